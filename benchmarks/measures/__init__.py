@@ -1,0 +1,21 @@
+"""The questions asked, one function each: a Bench goes in, a Section comes out."""
+
+from collections.abc import Callable
+
+from bench import Bench, Section
+from measures.accuracy import compare_errors
+from measures.end_to_end import end_to_end, steady_state
+from measures.memory import memory
+from measures.parsing import text_to_arrays
+from measures.passes import further_passes
+from measures.startup import start_up
+
+MEASURES: dict[str, Callable[[Bench], Section]] = {
+    "startup": start_up,
+    "end_to_end": end_to_end,
+    "steady_state": steady_state,
+    "passes": further_passes,
+    "parsing": text_to_arrays,
+    "memory": memory,
+    "accuracy": compare_errors,
+}

@@ -1,0 +1,34 @@
+"""LIBLINEAR's dual coordinate descent (-s 3), all rows in RAM, to its default tolerance (`workers/liblinear_s3.py`)."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+from data import Dataset
+from peers.compiler import build, compiler
+from peers.peer import WORKERS
+from process import Command, run
+
+
+class LibLinear:
+    name = "liblinear"
+    settings = "-s 3 -c 1 -B 1, to its default tolerance however many passes that takes"
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._reader: str | None = None
+
+    def available(self) -> str | None:
+        return None if importlib.util.find_spec("liblinear") else "liblinear-official is not installed (extra: bench)"
+
+    def train(self, data: Dataset, model: Path, passes: int) -> Command:
+        return self._worker("train", str(data.svm), str(model))
+
+    def test_error(self, model: Path, test: Dataset) -> float:
+        return float(json.loads(run(self._worker("test", str(test.svm), str(model))).output)["error"])
+
+    def _worker(self, mode: str, *words: str) -> Command:
+        if self._reader is None:  # without a compiler the package's own reader, several times slower
+            self._reader = str(build("liblinear_reader.c", self._work, shared=True)) if compiler() else "none"
+        return Command([sys.executable, str(WORKERS / "liblinear_s3.py"), mode, self._reader, *words])

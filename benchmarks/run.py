@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Measure streamsvm against its peers, side by side, with one command.
+
+usage: python benchmarks/run.py [--size 1.2GB | --rows N] [--big 4.8GB] [--repeat 3] [--only vw,streamsvm] [--quick] ...
+
+Writes results.json, results.txt and results.png to --out. How and why: README.md beside this file.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import Bench, Section
+from data import TEST_SEED, bytes_of, generated, rows_of
+from machine import describe
+from measures import MEASURES
+from peers import InRam, Peer, all_peers
+from picture import draw
+from report import section_text, summary
+
+Say = Callable[[str], None]
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    args = options()
+    args.data.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    machine = describe()
+    with tempfile.TemporaryDirectory(prefix="work-", dir=args.data) as work, open(args.out / "results.txt", "w") as log:
+
+        def say(text: str) -> None:
+            print(text, flush=True)
+            print(text, file=log, flush=True)
+
+        say("Machine\n" + "\n".join(f"  {name}: {value}" for name, value in machine.items()))
+        peers = present(all_peers(Path(work)), args.only, say)
+        bench = prepare(args, peers, Path(work), say)
+        sections = measure(bench, args.measure)
+        say(summary(list(sections.values())))
+        size = f"{bench.main.megabytes:.0f} MB of text"
+        caption = f"{machine['cpu']}, {machine['cores']} cores; {size}; best of {args.repeat}, runs interleaved"
+        missing = draw(sections, caption, args.out / "results.png")
+        say(f"\nno picture: {missing}" if missing else f"\npicture: {args.out / 'results.png'}")
+        settings = {peer.name: peer.settings for peer in bench.peers}
+    results = {
+        "machine": machine,
+        "arguments": {name: str(value) for name, value in vars(args).items()},
+        "peers": settings,
+        "files": {name: getattr(bench, name)._asdict() for name in ("small", "part", "main", "big", "test")},
+        "sections": {key: section.as_json() for key, section in sections.items()},
+    }
+    (args.out / "results.json").write_text(json.dumps(results, indent=1, default=str) + "\n")
+
+
+def present(peers: list[Peer | InRam], only: list[str], say: Say) -> list[Peer | InRam]:
+    """Those asked for that can run here; the others are named with the reason."""
+    say("\nPeers")
+    found = []
+    for peer in peers:
+        if only and not any(peer.name == name or peer.name.startswith((f"{name}-", f"{name}.")) for name in only):
+            continue
+        reason = peer.available()
+        say(f"  {peer.name}: {f'SKIPPED: {reason}' if reason else peer.settings}")
+        if not reason:
+            found.append(peer)
+    return found
+
+
+def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say: Say) -> Bench:
+    """Generate what is missing, then let every peer run once so that nothing is compiled on the clock."""
+    say("\nFiles")
+    files = {}
+    rows = {"small": 1000, "part": args.part_rows, "main": args.rows, "big": args.big_rows, "test": args.test_rows}
+    for name, count in rows.items():
+        files[name] = one = generated(args.data, count, TEST_SEED if name == "test" else 0)
+        say(f"  {name}: {one.rows} rows, {one.features / 1e6:.1f} M features, {one.megabytes:.1f} MB")
+    bench = Bench(
+        peers=peers,
+        **files,
+        work=work,
+        repeat=args.repeat,
+        passes=args.passes,
+        budget=args.memory,
+        real=args.real,
+        say=say,
+    )
+    say("\nWarm-up")
+    bench.warm_up()
+    return bench
+
+
+def measure(bench: Bench, wanted: list[str]) -> dict[str, Section]:
+    sections = {}
+    for key, question in MEASURES.items():
+        if wanted and key not in wanted:
+            continue
+        started = time.perf_counter()
+        bench.say(f"\n[{key}]")
+        sections[key] = question(bench)
+        bench.say(section_text(sections[key]))
+        bench.say(f"  ({time.perf_counter() - started:.0f} s)")
+    return sections
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="1.2GB", help="LIBSVM text of the main file (default %(default)s)")
+    parser.add_argument("--rows", type=int, help="rows of the main file, instead of --size")
+    parser.add_argument(
+        "--big", default="4.8GB", help="the larger file of the slope and of memory (default %(default)s)"
+    )
+    parser.add_argument("--repeat", type=int, default=3, help="rounds; the best run counts (default %(default)s)")
+    parser.add_argument("--passes", type=int, default=10, help="N of the further passes (default %(default)s)")
+    parser.add_argument("--memory", default="256MB", help="budget given to streamsvm in the memory measure")
+    parser.add_argument("--only", type=_words, default=[], metavar="PEERS", help="comma-separated peers")
+    parser.add_argument("--measure", type=_words, default=[], metavar="NAMES", help=f"any of {','.join(MEASURES)}")
+    parser.add_argument("--real", type=Path, metavar="DIR", help="real data: NAME.train.svm.* with NAME.test.svm.*")
+    parser.add_argument("--data", type=Path, default=HERE / "data", help="where generated files are kept")
+    parser.add_argument("--out", type=Path, default=HERE / "out", help="where results go")
+    parser.add_argument("--quick", action="store_true", help="a smoke test of about a minute: its figures mean nothing")
+    args = parser.parse_args()
+    if args.passes < 3:
+        parser.error("--passes must be at least 3")
+    unknown = set(args.measure) - MEASURES.keys()
+    if unknown:
+        parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    args.part_rows, args.test_rows = rows_of("50MB"), 50000
+    if args.quick:
+        args.size, args.big, args.repeat, args.passes = "20MB", "80MB", min(args.repeat, 2), 4
+        args.part_rows, args.test_rows = rows_of("10MB"), 10000
+    bytes_of(args.memory)
+    args.rows = args.rows or rows_of(args.size)
+    args.big_rows = rows_of(args.big)
+    args.data, args.out = args.data.resolve(), args.out.resolve()
+    return args
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+if __name__ == "__main__":
+    main()

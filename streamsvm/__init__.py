@@ -1,0 +1,3 @@
+"""streamsvm"""
+
+__version__ = "0.1.0"

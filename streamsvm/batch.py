@@ -1,0 +1,87 @@
+"""The one thing that flows between rooms: a batch of sparse rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Uint32s = npt.NDArray[np.uint32]
+Float32s = npt.NDArray[np.float32]
+Float64s = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class Batch(NamedTuple):
+    """Rows in compressed sparse form. Row i is `indices[indptr[i]:indptr[i+1]]` and the same slice of `values`.
+
+    Indices are strictly increasing within a row; kernels rely on it. `labels` are class codes (0, 1, ...), or numbers as
+    read where classes are not known yet, NaN where a row has none. The arrays a Stream yields are only valid until the
+    next batch is asked for, because their memory is used again: `copy()` what must live longer.
+    """
+
+    indptr: Int64s
+    indices: Uint32s
+    values: Float32s
+    labels: Float32s
+    weights: Float32s
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels)
+
+    @property
+    def features(self) -> int:
+        """How many (index, value) pairs there are."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    @property
+    def width(self) -> int:
+        """The largest index plus one."""
+        ends = self.indptr[1:][np.diff(self.indptr) > 0]
+        return int(self.indices[ends - 1].max()) + 1 if len(ends) else 0
+
+    def copy(self) -> "Batch":
+        return self.take(0, self.rows)
+
+    def slice(self, start: int, stop: int) -> "Batch":
+        """Rows start..stop, sharing memory."""
+        return Batch(
+            self.indptr[start : stop + 1], self.indices, self.values, self.labels[start:stop], self.weights[start:stop]
+        )
+
+    def take(self, start: int, stop: int) -> "Batch":
+        """Rows start..stop, copied, with `indptr` from 0."""
+        a, b = int(self.indptr[start]), int(self.indptr[stop])
+        return Batch(
+            self.indptr[start : stop + 1] - a,
+            self.indices[a:b].copy(),
+            self.values[a:b].copy(),
+            self.labels[start:stop].copy(),
+            self.weights[start:stop].copy(),
+        )
+
+
+def empty_batch() -> Batch:
+    return Batch(
+        np.zeros(1, np.int64),
+        np.empty(0, np.uint32),
+        np.empty(0, np.float32),
+        np.empty(0, np.float32),
+        np.empty(0, np.float32),
+    )
+
+
+def concatenate(batches: list[Batch]) -> Batch:
+    """One batch with all rows, in order; always a copy."""
+    parts = [batch.take(0, batch.rows) for batch in batches]
+    if not parts:
+        return empty_batch()
+    starts = np.cumsum([0] + [part.features for part in parts])
+    return Batch(
+        np.concatenate([parts[0].indptr[:1]] + [part.indptr[1:] + a for part, a in zip(parts, starts, strict=False)]),
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+    )

@@ -1,0 +1,105 @@
+"""Labels as written and the class codes 0, 1, ... that solvers learn from.
+
+Declared classes are taken in the order given; the first of two is the negative one. Without a declaration {-1, +1} and
+{0, 1} are understood as they stream by. Any other label needs to be declared, or found on a pass that fills the cache.
+"""
+
+import numpy as np
+
+from streamsvm.batch import Batch, Float32s
+from streamsvm.errors import ConfigError, DataError
+
+ClassLabel = int | float | str
+
+
+class UndeclaredClass(DataError):
+    """A label that the classes known so far do not hold; `row` is its place in the batch."""
+
+    def __init__(self, label: float, known: "ClassMap", row: int) -> None:
+        self.label = label
+        self.row = row
+        names = ", ".join(str(name) for name in known.names) or "-1, 1 or 0, 1"
+        super().__init__(
+            f"label {shown_label(label)} is not one of the classes ({names}); declare them, "
+            f"as in --classes {'1,2' if known.open else 'A,B'} (data.classes), or use --passes 2 to find them first"
+        )
+
+
+def shown_label(label: float) -> str:
+    """A number as a person writes it: 1, -1, 2.5."""
+    return str(int(label)) if float(label).is_integer() else repr(float(np.float32(label)))
+
+
+class ClassMap:
+    """From labels to codes and back. `open` maps accept {-1, +1} and {0, 1} and note which of them came."""
+
+    def __init__(self, classes: list[ClassLabel] | None = None) -> None:
+        self.open = classes is None
+        self._declared: list[ClassLabel] = list(classes or [])
+        self._seen: set[int] = set()
+        self._sorted = np.empty(0, np.float32)
+        self._codes = np.empty(0, np.float32)
+        if classes is not None:
+            self._index(classes)
+
+    def _index(self, classes: list[ClassLabel]) -> None:
+        try:
+            numbers = np.array([float(name) for name in classes], np.float32)
+        except ValueError as error:
+            raise ConfigError(f"data.classes: labels of LIBSVM text are numbers, not {error.args[0][-60:]}") from error
+        if len(set(numbers.tolist())) != len(classes):
+            raise ConfigError("data.classes: two of the classes are the same number")
+        order = np.argsort(numbers)
+        self._sorted = numbers[order]
+        self._codes = order.astype(np.float32)
+
+    @property
+    def names(self) -> list[ClassLabel]:
+        """The classes in the order of their codes."""
+        if not self.open:
+            return self._declared
+        if not self._seen:
+            return []
+        return [0, 1] if 0 in self._seen else [-1, 1]
+
+    @property
+    def numbers(self) -> Float32s:
+        """The labels of codes 0, 1, ..."""
+        names = self.names or [-1, 1]
+        return np.array([float(name) for name in names], np.float32)
+
+    def encode(self, batch: Batch) -> Batch:
+        """The batch with codes instead of labels; rows without a label keep NaN."""
+        codes = self._encode_open(batch.labels) if self.open else self._encode_declared(batch.labels)
+        return batch._replace(labels=codes)
+
+    def _encode_open(self, labels: Float32s) -> Float32s:
+        known = np.isnan(labels)
+        for value in (-1, 0, 1):
+            is_value = labels == value
+            if value not in self._seen and is_value.any():
+                if (value == 0 and -1 in self._seen) or (value == -1 and 0 in self._seen):
+                    raise UndeclaredClass(value, self, int(np.argmax(is_value)))
+                self._seen.add(value)
+            known |= is_value
+        if not known.all():
+            row = int(np.argmin(known))
+            raise UndeclaredClass(float(labels[row]), self, row)
+        codes: Float32s = np.where(np.isnan(labels), labels, (labels > 0).astype(np.float32))
+        return codes
+
+    def _encode_declared(self, labels: Float32s) -> Float32s:
+        place = np.minimum(np.searchsorted(self._sorted, labels), len(self._sorted) - 1)
+        known = (self._sorted[place] == labels) | np.isnan(labels)
+        if not known.all():
+            row = int(np.argmin(known))
+            raise UndeclaredClass(float(labels[row]), self, row)
+        codes: Float32s = np.where(np.isnan(labels), labels, self._codes[place])
+        return codes
+
+
+def classes_from(labels: set[float]) -> list[ClassLabel]:
+    """The classes of a whole data set, from the distinct labels seen in it."""
+    if not labels <= {-1.0, 0.0, 1.0} or {-1.0, 0.0} <= labels:
+        return [int(v) if float(v).is_integer() else v for v in sorted(labels)]
+    return [0, 1] if 0.0 in labels else [-1, 1]

@@ -1,0 +1,213 @@
+"""How a run looks: a live display on a terminal, aligned lines in a log, JSON lines for programs."""
+
+import json
+import sys
+import time
+from typing import Any, TextIO
+
+from streamsvm.progress import Progress
+
+EVERY_SECONDS = 15.0
+HEADER = f"{'pass':>5} {'examples':>13} {'MB':>9} {'MB/s':>7} {'loss':>9} {'error':>8} {'new loss':>9} {'new err':>8}"
+
+
+class Lines:
+    """A line whenever the number of examples has doubled, or fifteen seconds have passed."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._next = 0
+        self._shown_at = 0.0
+        self._before: Progress | None = None
+        self._now: Progress | None = None
+        self._headed = False
+
+    def note(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def progress(self, now: Progress) -> None:
+        if self._now is not None and now.pass_number != self._now.pass_number and self._before is not self._now:
+            self._show(self._now)
+        self._now = now
+        if now.examples >= self._next or now.seconds - self._shown_at >= EVERY_SECONDS:
+            self._show(now)
+
+    def _show(self, now: Progress) -> None:
+        if now.loss is None:
+            return
+        if not self._headed:
+            self._headed = True
+            self.header()
+        self.line(now, *_since(self._before, now))
+        self._next = 2 * now.examples
+        self._shown_at = now.seconds
+        self._before = now
+
+    def header(self) -> None:
+        print(HEADER, file=self._out)
+
+    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
+        print(row(now, new_loss, new_error), file=self._out, flush=True)
+
+    def end(self) -> None:
+        """The last line, if it has not been shown."""
+        if self._now is not None and self._now is not self._before:
+            self._show(self._now)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, however the run ended."""
+
+
+def row(now: Progress, new_loss: float, new_error: float) -> str:
+    megabytes = now.bytes / 1e6
+    return (
+        f"{now.pass_number:>5} {now.examples:>13,} {megabytes:>9,.1f} {megabytes / max(now.seconds, 1e-9):>7,.0f} "
+        f"{now.loss:>9.5f} {100 * (now.error or 0):>7.2f}% {new_loss:>9.5f} {100 * new_error:>7.2f}%"
+    )
+
+
+def _since(before: Progress | None, now: Progress) -> tuple[float, float]:
+    """Loss and error of the rows since the previous line."""
+    loss, error = now.loss or 0.0, now.error or 0.0
+    if before is None or before.pass_number != now.pass_number or before.loss is None:
+        return loss, error
+    fresh = now.weight - before.weight
+    if fresh <= 0:
+        return loss, error
+    return (
+        (loss * now.weight - before.loss * before.weight) / fresh,
+        (error * now.weight - (before.error or 0.0) * before.weight) / fresh,
+    )
+
+
+class JsonLines(Lines):
+    """The same lines as objects on standard output; notes on standard error."""
+
+    def __init__(self, out: TextIO, notes: TextIO | None) -> None:
+        super().__init__(out)
+        self._notes = notes
+
+    def note(self, text: str) -> None:
+        if self._notes is not None:
+            print(text, file=self._notes, flush=True)
+
+    def header(self) -> None:
+        pass
+
+    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
+        shown = {
+            "pass": now.pass_number,
+            "examples": now.examples,
+            "bytes": now.bytes,
+            "features": now.features,
+            "loss": now.loss,
+            "error": now.error,
+            "new_loss": new_loss,
+            "new_error": new_error,
+            "objective": now.objective,
+            "gap": now.gap,
+            "seconds": now.seconds,
+        }
+        print(json.dumps(shown), file=self._out, flush=True)
+
+
+class Live(Lines):
+    """The lines scroll by, and a bar below them shows how far the pass is."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        super().__init__(sys.stderr)
+        self._console = Console(stderr=True, highlight=False)
+        columns = (
+            TextColumn("pass {task.fields[number]}/{task.fields[passes]}"),
+            BarColumn(),
+            TextColumn("{task.fields[examples]:,} examples"),
+            TextColumn("{task.fields[rate]:,.0f} MB/s"),
+            TextColumn("loss {task.fields[loss]:.4f}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Bar(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task("", total=None, number=1, passes=1, examples=0, rate=0.0, loss=0.0)
+        self._drawn_at = 0.0
+        self._bar.start()
+
+    def note(self, text: str) -> None:
+        style = "yellow" if text.startswith("warning") else "dim"
+        self._bar.console.print(text, style=style, soft_wrap=True, markup=False)
+
+    def header(self) -> None:
+        self._bar.console.print(HEADER, style="bold")
+
+    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
+        self._bar.console.print(row(now, new_loss, new_error), markup=False)
+
+    def progress(self, now: Progress) -> None:
+        super().progress(now)
+        if time.monotonic() - self._drawn_at < 0.1:
+            return
+        self._drawn_at = time.monotonic()
+        self._bar.update(
+            self._task,
+            total=1.0 if now.fraction else None,
+            completed=now.fraction,
+            number=now.pass_number,
+            passes=now.passes,
+            examples=now.examples,
+            rate=now.bytes / 1e6 / max(now.seconds, 1e-9),
+            loss=now.loss or 0.0,
+        )
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class Quiet(Lines):
+    """Only warnings."""
+
+    def note(self, text: str) -> None:
+        if text.startswith("warning"):
+            super().note(text)
+
+    def progress(self, now: Progress) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def listener_for(*, as_json: bool, quiet: bool) -> Lines:
+    if as_json:
+        return JsonLines(sys.stdout, None if quiet else sys.stderr)
+    if quiet:
+        return Quiet(sys.stderr)
+    if sys.stderr.isatty():
+        return Live()
+    return Lines(sys.stderr)
+
+
+def summary(result: dict[str, Any], model_text: str) -> str:
+    """What a person wants to read after training."""
+    passes = "1 pass" if result["passes"] == 1 else f"{result['passes']} passes"
+    lines = [
+        f"trained  {result['examples']:,} examples, {passes}, {result['seconds']:.2f} s",
+    ]
+    if result["loss"] is not None:
+        lines.append(
+            f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % (each row predicted, then learned)"
+        )
+    if result.get("test"):
+        lines.append("test     " + metrics_line(result["test"]))
+    lines.append(f"model    {model_text}")
+    return "\n".join(lines)
+
+
+def metrics_line(metrics: dict[str, Any]) -> str:
+    parts = [f"loss {metrics['loss']:.5f}", f"error {100 * metrics['error']:.2f} %"]
+    if metrics.get("auc") is not None:
+        parts.append(f"AUC {metrics['auc']:.4f}")
+    if metrics.get("log_loss") is not None:
+        parts.append(f"log loss {metrics['log_loss']:.5f}")
+    return ", ".join(parts) + f" on {metrics['examples']:,} examples"

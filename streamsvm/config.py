@@ -1,0 +1,158 @@
+"""YAML to validated settings, and settings to YAML. Everything about configuration can be imported from here.
+
+The way of a setting: `config_yaml` reads it with its line, `config_layers` merges files, environment and command line,
+`config_schema` checks it, and this module reports all that is wrong in one error or hands out `Settings`.
+"""
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from .config_layers import collect, place_of
+from .config_schema import (
+    DEFAULT_L2,
+    SHAPE,
+    SIZE,
+    BiasSettings,
+    DataSettings,
+    FeatureSettings,
+    OutputSettings,
+    PenaltySettings,
+    RunSettings,
+    Section,
+    Settings,
+    SolverSettings,
+    check,
+    schema,
+)
+from .config_text import expand, format_size, parse_size, redact_url
+from .config_yaml import Problems, dump, plain
+
+__all__ = [
+    "DEFAULT_L2",
+    "BiasSettings",
+    "DataSettings",
+    "FeatureSettings",
+    "OutputSettings",
+    "PenaltySettings",
+    "RunSettings",
+    "Settings",
+    "SolverSettings",
+    "expand",
+    "format_size",
+    "load_settings",
+    "parse_size",
+    "redact_url",
+    "schema",
+    "template",
+    "to_json_dict",
+    "to_yaml",
+]
+
+
+def load_settings(
+    files: Sequence[str] = (),
+    *,
+    overrides: Mapping[str, object] = {},
+    flags: Mapping[str, str] = {},
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from files in order, then `STREAMSVM__A__B` variables, then `sets` ("a.b=value") and `overrides`.
+
+    `overrides` maps key paths to values of dedicated flags, `flags` maps the same paths to the flags' spelling for
+    errors. Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
+    """
+    problems = Problems()
+    variables = os.environ if environ is None else environ
+    merged = collect(files, variables, sets, overrides, flags, SHAPE, problems)
+    settings, errors = check(plain(merged))
+    for path, message in errors:
+        problems.add(place_of(merged, path), path, message)
+    problems.raise_if_any()
+    return settings
+
+
+def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
+    """The settings as YAML that loads back to the same settings, but for what redaction took out of urls.
+
+    With `defaults=False` only what differs from the defaults; the solver's keys are compared with its own defaults.
+    """
+    if defaults:
+        return dump(_tree(settings))
+    changed = _changed(settings)
+    return dump(changed) if changed else "# every setting has its default value\n"
+
+
+def to_json_dict(settings: Settings) -> dict[str, Any]:
+    """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it."""
+    return _tree(settings, sizes_as_text=False)
+
+
+def _tree(section: Section, *, sizes_as_text: bool = True) -> dict[str, Any]:
+    """Key to value in schema order, urls redacted, a list of one source as the source itself."""
+    tree: dict[str, Any] = {}
+    for key, value in section:
+        if isinstance(value, Section):
+            value = _tree(value, sizes_as_text=sizes_as_text)
+        elif sizes_as_text and SIZE in type(section).model_fields[key].metadata:
+            text = format_size(value)
+            value = value if text.isdigit() else text
+        elif isinstance(value, str):
+            value = redact_url(value)
+        elif isinstance(value, tuple) and key != "classes":  # a class may look like a url and must stay as it is
+            value = [redact_url(source) for source in value] if len(value) > 1 else redact_url(value[0])
+        tree[key] = list(value) if isinstance(value, tuple) else value
+    return tree
+
+
+def _changed(settings: Settings) -> dict[str, Any]:
+    standard = _tree(Settings())
+    changed: dict[str, Any] = {}
+    for key, value in _tree(settings).items():
+        if not isinstance(value, dict):
+            inner = value
+        else:
+            own = _tree(type(getattr(settings, key))())
+            inner = {name: given for name, given in value.items() if given != own[name]}
+            if key == "solver" and value["name"] != standard["solver"]["name"]:
+                inner = {"name": value["name"], **inner}
+        if inner not in ({}, standard[key]):
+            changed[key] = inner
+    return changed
+
+
+_STARTER: dict[str, object] = {
+    "data.train": "train.svm",
+    "loss": "hinge",
+    "penalty.l2": DEFAULT_L2,
+    "solver.name": "asgd",
+    "solver.passes": 1,
+    "output.model": "model.safetensors",
+}
+
+
+def template() -> str:
+    """A starter file: the settings everyone needs as lines, all others as comments with their defaults."""
+    lines = ["# Settings for streamsvm. A line such as '#shuffle: 0' shows a default; remove the # to change it."]
+    for name, value in Settings():
+        lines += ["", *_comment(Settings, name, "")]
+        if not isinstance(value, Section):
+            lines.append(dump({name: _STARTER[name]}).rstrip())
+            continue
+        lines.append(f"{name}:")
+        for key, default in _tree(value).items():
+            path = f"{name}.{key}"
+            text = dump({key: _STARTER.get(path, default)}).rstrip()
+            lines += _comment(type(value), key, "  ")
+            lines.append(f"  {text}" if path in _STARTER else f"  #{text}")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(section: type[Section], key: str, indent: str) -> list[str]:
+    field = section.model_fields[key]
+    words = SHAPE.variants if key == "name" else get_args(field.annotation)
+    choice = " One of " + ", ".join(words) + "." if get_origin(field.annotation) is Literal else ""
+    text = f"{field.description}{choice}"
+    return textwrap.wrap(text, 110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")

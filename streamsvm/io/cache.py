@@ -1,0 +1,222 @@
+"""The cache: rows parsed once, kept as an Arrow IPC file that later passes map into memory.
+
+A cache is a sequence of record batches ("groups") with columns `label, weight, indices list<uint32>, values
+list<float>`; any Arrow tool can open it. A group is closed at GROUP_ROWS rows or GROUP_FEATURES features, whichever comes
+first, so groups depend on the rows alone. Labels are kept as written in the source.
+
+The schema's metadata holds the fingerprint of the source and of every option that decides what is parsed. A cache whose
+fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamsvm.batch import Batch
+from streamsvm.errors import ModelError, SourceError
+from streamsvm.io.files import sync_directory
+
+FORMAT = "streamsvm-cache"
+FORMAT_VERSION = 1
+GROUP_ROWS = 8192
+GROUP_FEATURES = 1 << 20
+MOST_CLASSES = 10_000
+
+Fingerprint = dict[str, Any]
+
+
+def _schema(metadata: dict[str, str]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("label", pa.float32(), nullable=False),
+            pa.field("weight", pa.float32(), nullable=False),
+            pa.field("indices", pa.list_(pa.field("item", pa.uint32(), nullable=False)), nullable=False),
+            pa.field("values", pa.list_(pa.field("item", pa.float32(), nullable=False)), nullable=False),
+        ],
+        metadata=metadata,
+    )
+
+
+class CacheWriter:
+    """Collects rows into groups and writes them; `finish` gives the file its name, `abandon` removes it."""
+
+    def __init__(self, path: Path, fingerprint: Fingerprint | None) -> None:
+        self.path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._fingerprint = fingerprint
+        self._indptr = np.zeros(GROUP_ROWS + 1, np.int64)
+        self._labels = np.empty(GROUP_ROWS, np.float32)
+        self._weights = np.empty(GROUP_ROWS, np.float32)
+        self._indices = np.empty(GROUP_FEATURES, np.uint32)
+        self._values = np.empty(GROUP_FEATURES, np.float32)
+        self._rows = 0
+        self._total = [0, 0]
+        self._classes: set[float] = set()
+        self._fields = _schema({}).remove_metadata()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self._temporary, "wb")  # noqa: SIM115
+        except OSError as error:
+            raise SourceError(f"{path}: cannot write the cache: {error.strerror or error}") from error
+        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "fingerprint": json.dumps(fingerprint)}
+        self._writer = pa.ipc.new_file(self._file, _schema(metadata))
+
+    @property
+    def classes(self) -> set[float]:
+        """The distinct labels written so far."""
+        return self._classes
+
+    @property
+    def rows(self) -> int:
+        return self._total[0] + self._rows
+
+    def write(self, batch: Batch) -> None:
+        """Append the rows of a batch."""
+        labels = np.unique(batch.labels)
+        self._classes.update(labels.tolist())
+        if len(self._classes) > MOST_CLASSES:
+            raise ModelError(f"more than {MOST_CLASSES} different labels: these look like numbers to predict, not classes")
+        done = 0
+        while done < batch.rows:
+            done += self._fill(batch, done)
+
+    def _fill(self, batch: Batch, start: int) -> int:
+        """Copy as many rows as the open group takes; returns how many."""
+        used = int(self._indptr[self._rows])
+        first = int(batch.indptr[start])
+        room = int(np.searchsorted(batch.indptr, first + GROUP_FEATURES - used, side="right")) - 1 - start
+        count = min(room, GROUP_ROWS - self._rows, batch.rows - start)
+        if count <= 0 and self._rows == 0:  # one row larger than a group: it is a group
+            self._grow(int(batch.indptr[start + 1]) - first)
+            count = 1
+        if count > 0:
+            last = int(batch.indptr[start + count])
+            rows = slice(self._rows, self._rows + count)
+            self._indptr[self._rows + 1 : self._rows + count + 1] = batch.indptr[start + 1 : start + count + 1] - first + used
+            self._labels[rows] = batch.labels[start : start + count]
+            self._weights[rows] = batch.weights[start : start + count]
+            self._indices[used : used + last - first] = batch.indices[first:last]
+            self._values[used : used + last - first] = batch.values[first:last]
+            self._rows += count
+        if count <= 0 or self._rows == GROUP_ROWS or self._indptr[self._rows] >= GROUP_FEATURES:
+            self._close_group()
+        return max(count, 0)
+
+    def _grow(self, features: int) -> None:
+        if features > len(self._indices):
+            self._indices, self._values = np.empty(features, np.uint32), np.empty(features, np.float32)
+
+    def _close_group(self) -> None:
+        rows, features = self._rows, int(self._indptr[self._rows])
+        if not rows:
+            return
+        offsets = pa.array(self._indptr[: rows + 1].astype(np.int32))
+        indices = pa.array(self._indices[:features])
+        values = pa.array(self._values[:features])
+        arrays = [
+            pa.array(self._labels[:rows]),
+            pa.array(self._weights[:rows]),
+            pa.ListArray.from_arrays(offsets, indices, type=self._fields.field("indices").type),
+            pa.ListArray.from_arrays(offsets, values, type=self._fields.field("values").type),
+        ]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._fields))
+        self._total[0] += rows
+        self._total[1] += features
+        self._rows = 0
+        self._indptr[0] = 0
+
+    def finish(self) -> None:
+        """Write the rest, and give the file its name."""
+        self._close_group()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._temporary, self.path)
+        sync_directory(self.path.parent)
+
+    def abandon(self) -> None:
+        """Leave no trace."""
+        self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+class Cache:
+    """A complete cache file, mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._map = pa.memory_map(str(path))
+            self._reader = pa.ipc.open_file(self._map)
+            metadata = {k.decode(): v.decode() for k, v in (self._reader.schema.metadata or {}).items()}
+        except FileNotFoundError as error:
+            raise ModelError(f"{path}: no such cache") from error
+        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path}: not a cache, or damaged or truncated ({error})") from error
+        if metadata.get("format") != FORMAT:
+            raise ModelError(f"{path}: not a streamsvm cache")
+        if metadata.get("format_version") != str(FORMAT_VERSION):
+            raise ModelError(f"{path}: a cache of another version of streamsvm; delete it and run again")
+        self.fingerprint: Fingerprint | None = json.loads(metadata["fingerprint"])
+
+    @property
+    def groups(self) -> int:
+        return int(self._reader.num_record_batches)
+
+    def group(self, number: int) -> Batch:
+        """A group as a batch that shares the file's pages."""
+        try:
+            columns = self._reader.get_batch(number).columns
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ModelError(f"{self.path}: group {number} is damaged ({error})") from error
+        labels, weights, indices, values = columns
+        indptr = indices.offsets.to_numpy().astype(np.int64)
+        return Batch(
+            indptr,
+            indices.values.to_numpy(zero_copy_only=True),
+            values.values.to_numpy(zero_copy_only=True),
+            labels.to_numpy(zero_copy_only=True),
+            weights.to_numpy(zero_copy_only=True),
+        )
+
+    def summary(self) -> tuple[int, int, set[float]]:
+        """Rows, features, and the distinct labels; reads the label column once."""
+        rows = features = 0
+        labels: set[float] = set()
+        for number in range(self.groups):
+            batch = self.group(number)
+            rows += batch.rows
+            features += batch.features
+            labels.update(np.unique(batch.labels).tolist())
+        return rows, features, labels
+
+    def refuse_if_stale(self, expected: Fingerprint | None) -> None:
+        """ModelError when this is not a cache of what `expected` describes."""
+        if expected is None:
+            raise ModelError(f"{self.path}: a cache of this source cannot be used again, because it cannot be told "
+                             "whether the source has changed; delete it, or name another --cache")  # fmt: skip
+        if self.fingerprint != expected:
+            difference = _difference(self.fingerprint or {}, expected)
+            raise ModelError(f"{self.path}: stale cache: {difference}; delete it to make a new one, or name another --cache")
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def _difference(stored: Fingerprint, expected: Fingerprint) -> str:
+    for key in sorted(stored.keys() | expected.keys()):
+        old, new = stored.get(key), expected.get(key)
+        if old == new:
+            continue
+        if key == "source" and isinstance(old, list) and isinstance(new, list):
+            if [part[0] for part in old] != [part[0] for part in new]:
+                return "it was made from other files"
+            changed = next(part[0] for part, other in zip(new, old, strict=True) if part != other)
+            return f"{changed} has changed since it was made"
+        return f"{key} was {old} and is now {new}"
+    return "it differs"

@@ -1,0 +1,91 @@
+"""Writing a file so that its final name never holds half of it, here or in a bucket."""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from streamsvm.errors import SourceError
+from streamsvm.io.source import open_filesystem
+from streamsvm.io.urls import redact_url, scheme_of
+
+
+def is_local(url: str) -> bool:
+    return scheme_of(url) in (None, "file", "local")
+
+
+def local_path(url: str) -> Path:
+    return Path(url.split("://", 1)[-1]) if scheme_of(url) else Path(url)
+
+
+@contextlib.contextmanager
+def written_atomically(url: str) -> Iterator[IO[bytes]]:
+    """A file to write to. It gets its name when the block ends well, and leaves no trace when it does not."""
+    if not is_local(url):
+        with _uploaded(url) as out:
+            yield out
+        return
+    path = local_path(url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror or error}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def _uploaded(url: str) -> Iterator[IO[bytes]]:
+    """Object stores show an object when its upload is complete: nothing is there before."""
+    filesystem, path = open_filesystem(url)
+    with tempfile.TemporaryFile() as out:
+        yield out
+        out.seek(0)
+        try:
+            with filesystem.open(path, "wb") as target:
+                while piece := out.read(1 << 20):
+                    target.write(piece)
+        except Exception as error:
+            raise SourceError(f"{redact_url(url)}: cannot write: {type(error).__name__}: {error}") from error
+
+
+def read_whole(url: str) -> bytes:
+    """All bytes of a file or object."""
+    try:
+        if is_local(url):
+            return local_path(url).read_bytes()
+        filesystem, path = open_filesystem(url)
+        with filesystem.open(path, "rb") as source:
+            content: bytes = source.read()
+            return content
+    except FileNotFoundError as error:
+        raise SourceError(f"{redact_url(url)}: no such file") from error
+    except OSError as error:
+        raise SourceError(f"{redact_url(url)}: cannot read: {error.strerror or error}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename in `path` survive a power cut, where the platform can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+

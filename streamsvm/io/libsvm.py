@@ -1,0 +1,384 @@
+"""LIBSVM text to batches: `label [qid:n] index:value index:value ... [# comment]`, one row a line.
+
+The kernel walks the bytes once. Eight bytes are looked at in one word, so the usual token (`123:0.123456`) costs two
+loads and no loop; everything unusual (long numbers, exponents, tabs, comments) takes the general path beside it.
+Rows whose indices are not strictly increasing are sorted and their duplicates added up before the row is closed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Bytes, Float32s, Float64s, Int64s, Uint32s
+from streamsvm.errors import DataError
+from streamsvm.io.decimals import (
+    HARD,
+    NOT_A_NUMBER,
+    NUMBER,
+    PADDING,
+    TOO_LARGE,
+    first_digits,
+    load8,
+    load64,
+    non_digits,
+    read_number,
+    short_decimal,
+    trailing_zeros,
+)
+from streamsvm.jit import cold, inlined, kernel
+
+# How a row can be wrong, as the kernel reports it.
+OK = 0
+BAD_LABEL, NO_LABEL, LABEL_RANGE, BAD_TOKEN, BAD_VALUE, VALUE_RANGE, INDEX_RANGE = range(1, 8)
+
+LARGEST_INDEX = 2**32 - 1
+LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
+SHOWN = 60  # characters of an offending token in a message
+
+
+class Dialect(NamedTuple):
+    """What the parser may accept: a recipe, part of a cache's fingerprint."""
+
+    labelled: bool = True  # False: a row may start with its first feature (predict)
+    limit: int = LARGEST_INDEX + 1  # indices must be below this
+    mask: int = LARGEST_INDEX  # ANDed to every index: hash_bits on LIBSVM text
+
+
+class Rows(NamedTuple):
+    """Room for the rows of a block, used again for the next one."""
+
+    indptr: Int64s
+    indices: Uint32s
+    values: Float32s
+    labels: Float32s
+    weights: Float32s
+    keys: list[np.ndarray]  # scratch for sorting rows, made when first needed
+
+
+class Fault(NamedTuple):
+    """A malformed row: byte position and line within its block, and what is wrong with it."""
+
+    position: int
+    line: int
+    message: str
+
+
+class Parsed(NamedTuple):
+    batch: Batch
+    lines: int
+    faults: list[Fault]
+
+
+def bytes_per_text_byte() -> int:
+    """The most memory a block's rows can take, per byte of text: `1:1 ` is a feature, `1\\n` is a row."""
+    return 2 + 8
+
+
+def make_rows(size: int) -> Rows:
+    """Room for any `size` bytes of text. The memory is only touched as far as rows fill it."""
+    rows, features = size // 2 + 1, size // 4 + 1
+    return Rows(
+        np.zeros(rows + 1, np.int64),
+        np.empty(features, np.uint32),
+        np.empty(features, np.float32),
+        np.empty(rows, np.float32),
+        np.empty(rows, np.float32),
+        [],
+    )
+
+
+def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip_bad: bool) -> Parsed:
+    """All rows of `text[start:stop]`, which ends in a newline and has PADDING more bytes behind it.
+
+    The first malformed row ends the batch; with `skip_bad` it is left out, and so are the others like it.
+    """
+    faults: list[Fault] = []
+    row = feature = lines = 0
+    while start < stop:
+        before = start, row, feature
+        status, start, row, feature, more = _parse_exactly(text, start, stop, row, feature, dialect, out)
+        lines += more
+        if status == OK:
+            break
+        fault, after = _explain(text, status, start, lines)
+        faults.append(fault)
+        if not skip_bad:
+            break
+        lines += 1
+        start = after
+        assert (start, row, feature) != before
+    batch = Batch(out.indptr[: row + 1], out.indices[:feature], out.values[:feature], out.labels[:row], out.weights[:row])
+    batch.weights.fill(1.0)
+    return Parsed(batch, lines, faults)
+
+
+def _parse_exactly(
+    text: Bytes, start: int, stop: int, row: int, feature: int, dialect: Dialect, out: Rows
+) -> tuple[int, int, int, int, int]:
+    """Run the kernel; where it met hard numbers, let Python's float decide them and run it again."""
+    at, decided = np.empty(0, np.int64), np.empty(0, np.float32)
+    known = 0
+    while True:
+        keys = out.keys[0] if out.keys else np.empty(0, np.uint64)
+        status, position, rows, features, lines, hard, wanted = parse_rows(
+            text, start, stop, row, feature, dialect.labelled, dialect.limit, dialect.mask,
+            out.indptr, out.indices, out.values, out.labels, keys, at, decided, known,
+        )  # fmt: skip
+        if wanted > len(keys):
+            out.keys[:] = [np.empty(1 << int(wanted).bit_length(), np.uint64)]
+        elif hard == known:
+            return status, position, rows, features, lines
+        elif hard > len(at):
+            at, decided = np.empty(hard, np.int64), np.empty(hard, np.float32)
+        else:
+            for i in range(hard):
+                decided[i] = float(_token(text, int(at[i]), b" \t\r\n#:"))
+            known = hard
+
+
+def _token(text: Bytes, position: int, ends: bytes = b" \t\r\n") -> bytes:
+    window = text[position : position + 4096].tobytes()
+    stop = next((i for i, byte in enumerate(window) if byte in ends), None)
+    if stop is None and len(window) == 4096:  # a number of thousands of digits is still a number
+        window = text[position:].tobytes()
+        stop = next((i for i, byte in enumerate(window) if byte in ends), len(window))
+    return window[:stop]
+
+
+def _explain(text: Bytes, status: int, position: int, lines: int) -> tuple[Fault, int]:
+    """A sentence about the row, and where the next line starts."""
+    token = _token(text, position).decode("utf-8", "backslashreplace")
+    shown = repr(token if len(token) <= SHOWN else token[: SHOWN - 3] + "...")
+    lowered = token.lower()
+    if "nan" in lowered or "inf" in lowered:
+        message = f"{shown}: numbers must be finite"
+    else:
+        message = {
+            BAD_LABEL: f"{shown} is not a label: a row starts with a number",
+            NO_LABEL: f"the row has no label: it starts with {shown}",
+            LABEL_RANGE: f"label {shown} is too large: class labels must be within 2^24",
+            BAD_TOKEN: f"{shown} is not index:value",
+            BAD_VALUE: f"{shown} is not index:value: the value is not a number",
+            VALUE_RANGE: f"{shown}: the value does not fit in single precision (largest is 3.4e38)",
+            INDEX_RANGE: f"{shown}: the index is too large for this model or for 32 bits",
+        }[status]
+    tail = text[position:]
+    stops = np.flatnonzero(tail[:65536] == 10)
+    if not len(stops):
+        stops = np.flatnonzero(tail == 10)
+    return Fault(position, lines, message), position + int(stops[0]) + 1
+
+
+def raise_fault(fault: Fault, place: str) -> None:
+    raise DataError(f"{place}: {fault.message}")
+
+
+@inlined
+def skip_line(text, position):
+    while text[position] != 10:
+        position += 1
+    return position
+
+
+@cold
+def read_index(text, position):
+    """Any index at `position`, as far as it fits 32 bits, and the position after its colon, or -1."""
+    index = np.uint64(0)
+    start = position
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        if index <= np.uint64(LARGEST_INDEX):
+            index = index * np.uint64(10) + np.uint64(digit)
+        position += 1
+        digit = np.int64(text[position]) - 48
+    if position == start or text[position] != 58:
+        position = -2
+    return index, position + 1
+
+
+@inlined
+def sift(keys, start, stop):
+    """Heap order below `start`, for the sort of a row."""
+    root = start
+    while 2 * root + 1 < stop:
+        child = 2 * root + 1
+        if child + 1 < stop and keys[child] < keys[child + 1]:
+            child += 1
+        if keys[root] >= keys[child]:
+            return
+        keys[root], keys[child] = keys[child], keys[root]
+        root = child
+
+
+@cold
+def merge_row(indices, values, keys, scratch):
+    """Sort a row by index and add up duplicates in the order they were written; returns the new length.
+
+    A key holds index and place, so no two are equal; `scratch` (same memory as a second half of keys) holds the values.
+    """
+    count = len(indices)
+    for i in range(count):
+        keys[i] = (np.uint64(indices[i]) << np.uint64(32)) | np.uint64(i)
+        scratch[i] = values[i]
+    for start in range(count // 2 - 1, -1, -1):
+        sift(keys, start, count)
+    for stop in range(count - 1, 0, -1):
+        keys[0], keys[stop] = keys[stop], keys[0]
+        sift(keys, 0, stop)
+    kept = -1
+    for i in range(count):
+        index = np.uint32(keys[i] >> np.uint64(32))
+        value = scratch[keys[i] & np.uint64(0xFFFFFFFF)]
+        if kept >= 0 and indices[kept] == index:
+            values[kept] += value
+        else:
+            kept += 1
+            indices[kept] = index
+            values[kept] = value
+    return kept + 1
+
+
+@kernel
+def parse_rows(
+    text, start, stop, row, feature, labelled, limit, mask,
+    indptr, indices, values, labels, keys, hard_at, hard_value, hard_known,
+):  # fmt: skip
+    """Rows of text[start:stop] appended after `row` rows and `feature` features.
+
+    Returns status, position (of the fault, or the end), rows, features, lines walked, hard numbers met, and how many
+    keys sorting wanted. `hard_value` has the answers to the first `hard_known` hard numbers, found by an earlier run.
+    """
+    position = start
+    lines = 0
+    hard = 0
+    wanted = 0
+    upper = np.uint64(limit)
+    bits = np.uint64(mask)
+    while position < stop:
+        begun = feature  # the row's first feature
+        c = text[position]
+        while c == 32 or c == 9 or c == 13:
+            position += 1
+            c = text[position]
+        if c == 10 or c == 35:
+            position = skip_line(text, position) + 1
+            lines += 1
+            continue
+
+        token = position
+        status, value, position = read_number(text, position)
+        c = text[position]
+        if status == HARD:
+            if hard < hard_known:
+                value = hard_value[hard]
+            elif hard < len(hard_at):
+                hard_at[hard] = token
+            hard += 1
+            status = NUMBER
+        if status == NUMBER and (c == 32 or c == 9 or c == 10 or c == 13 or c == 35):
+            if np.abs(value) > LARGEST_LABEL:
+                return LABEL_RANGE, token, row, begun, lines, hard, wanted
+            labels[row] = value
+        elif c == 58 or (text[token] == 113 and text[token + 1] == 105):  # index: or qi(d:)
+            if labelled:
+                return NO_LABEL, token, row, begun, lines, hard, wanted
+            labels[row] = np.nan
+            position = token
+        elif status == TOO_LARGE:
+            return LABEL_RANGE, token, row, begun, lines, hard, wanted
+        else:
+            return BAD_LABEL, token, row, begun, lines, hard, wanted
+
+        least = np.uint64(0)  # what the next index must reach for the row to be sorted
+        unsorted = False
+        while True:
+            # Usual tokens, one after the other: `index:value ` with up to 7 index digits and d.ddddddd or d as the value.
+            while True:
+                word = load64(text, position)
+                stops = non_digits(word)
+                count = trailing_zeros(stops) >> 3
+                if stops == np.uint64(0) or load8(text, position + count) != 58 or count == 0:
+                    break
+                index = first_digits(word, count)
+                after = position + count + 1
+                negative = load8(text, after) == 45
+                if negative:
+                    after += 1
+                whole = load8(text, after) - 48
+                number = np.float64(whole)
+                after += 1
+                if load8(text, after) == 46:
+                    word = load64(text, after + 1)
+                    stops = non_digits(word)
+                    count = trailing_zeros(stops) >> 3
+                    if stops == np.uint64(0) or count == 0:
+                        break
+                    number = short_decimal(np.uint64(whole), first_digits(word, count), count)
+                    after += 1 + count
+                end = load8(text, after)
+                if end > 32 or whole < 0 or whole > 9 or index >= upper:
+                    break
+                index &= bits
+                indices[feature] = np.uint32(index)
+                values[feature] = -number if negative else number
+                feature += 1
+                unsorted |= index < least
+                least = index + np.uint64(1)
+                position = after + 1
+                if end != 32:
+                    position = after
+                    break
+
+            c = load8(text, position)
+            if c == 10:
+                break
+            if c == 32 or c == 9 or c == 13:
+                position += 1
+                continue
+            if c == 35:
+                position = skip_line(text, position)
+                break
+            token = position
+            if c == 113 and text[position + 1] == 105 and text[position + 2] == 100 and text[position + 3] == 58:  # qid:
+                while text[position] > 32:
+                    position += 1
+                continue
+            index, position = read_index(text, position)
+            if position < 0:
+                return BAD_TOKEN, token, row, begun, lines, hard, wanted
+            if index >= upper:
+                return INDEX_RANGE, token, row, begun, lines, hard, wanted
+            at = position
+            status, value, position = read_number(text, at)
+            if status == HARD:
+                if hard < hard_known:
+                    value = hard_value[hard]
+                elif hard < len(hard_at):
+                    hard_at[hard] = at
+                hard += 1
+            c = load8(text, position)
+            if status == NOT_A_NUMBER or (c > 32 and c != 35):
+                return BAD_VALUE, token, row, begun, lines, hard, wanted
+            if status == TOO_LARGE or np.isinf(value):
+                return VALUE_RANGE, token, row, begun, lines, hard, wanted
+            index &= bits
+            indices[feature] = np.uint32(index)
+            values[feature] = value
+            feature += 1
+            unsorted |= index < least
+            least = index + np.uint64(1)
+
+        if unsorted:
+            count = feature - begun
+            if 2 * count <= len(keys):
+                scratch = keys[count : 2 * count].view(np.float32)
+                feature = begun + merge_row(indices[begun:feature], values[begun:feature], keys, scratch)
+                for i in range(begun, feature):
+                    if np.isinf(values[i]):
+                        return VALUE_RANGE, token, row, begun, lines, hard, wanted
+            wanted = max(wanted, 2 * count)
+        position += 1
+        lines += 1
+        row += 1
+        indptr[row] = feature
+    return OK, position, row, feature, lines, hard, wanted

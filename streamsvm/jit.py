@@ -1,0 +1,163 @@
+"""The only door to numba: how kernels are compiled, where their machine code is cached, and a few machine instructions.
+
+`kernel` marks one pass over a batch (releases the interpreter lock, cached on disk); `inlined` marks the row helpers that
+kernels are made of; `expose` lets a kernel call `loss.slope(score, label)` on a NamedTuple exactly as Python does.
+
+numba's cache is pickle, so it must only ever be read from a directory that nobody else can write: a per-user directory
+with mode 0700, named by a hash of this package's sources (numba itself does not notice an edit in another file). Where
+no such directory can be had, kernels are compiled in memory, every time.
+
+With NUMBA_DISABLE_JIT=1 the same sources run as plain Python, for debuggers and as a second oracle.
+"""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload_method
+
+from streamsvm.places import private_directory, user_cache_directory
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DISABLED = bool(numba.config.DISABLE_JIT)
+STALE_DAYS = 30
+
+
+def sources_hash() -> str:
+    """A name for these exact sources; other sources get another cache."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _prepare_cache() -> Path | None:
+    if DISABLED:
+        return None
+    try:
+        home = user_cache_directory() / "kernels"
+    except RuntimeError:  # no home directory
+        return None
+    chosen = home / sources_hash()
+    if not (private_directory(home) and private_directory(chosen)):
+        return None
+    os.utime(chosen)
+    for other in home.iterdir():
+        if other != chosen and time.time() - other.lstat().st_mtime > STALE_DAYS * 86400:
+            shutil.rmtree(other, ignore_errors=True)
+    return chosen
+
+
+try:
+    CACHE = _prepare_cache()
+except OSError:
+    CACHE = None
+if CACHE is not None:
+    numba.config.CACHE_DIR = str(CACHE)
+
+
+def compiled_before() -> bool:
+    """Whether kernels of these sources were compiled on this machine earlier; False means the first use takes longer."""
+    return DISABLED or (CACHE is not None and any(CACHE.rglob("*.nbc")))
+
+
+def kernel(function: Function) -> Function:
+    """One pass over a batch."""
+    compiled: Function = numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy")(function)
+    return compiled
+
+
+def inlined(function: Function) -> Function:
+    """A piece of a kernel, always inlined: without that, short rows lose 40 %."""
+    compiled: Function = numba.njit(forceinline=True, error_model="numpy")(function)
+    return compiled
+
+
+def cold(function: Function) -> Function:
+    """A rarely taken path of a kernel, compiled on its own so that it takes no registers from the hot one."""
+    compiled: Function = numba.njit(error_model="numpy")(function)
+    return compiled
+
+
+def expose(name: str, stub: Callable[..., Any]) -> None:
+    """Let kernels call method `name` of any NamedTuple term. `stub` has the argument names and returns the method."""
+    for family in (types.NamedTuple, types.NamedUniTuple):
+        overload_method(family, name)(stub)
+
+
+# Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte or eight
+# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product. The plain Python forms serve NUMBA_DISABLE_JIT=1.
+
+if DISABLED:
+
+    def load8(text: Any, position: int) -> Any:
+        return np.int64(text[position])
+
+    def load64(text: Any, position: int) -> Any:
+        return np.uint64(int.from_bytes(text[position : position + 8].tobytes(), "little"))
+
+    def trailing_zeros(word: Any) -> int:
+        word = int(word)
+        return (word & -word).bit_length() - 1
+
+    def leading_zeros(word: Any) -> int:
+        return 64 - int(word).bit_length()
+
+    def multiply_high(left: Any, right: Any) -> Any:
+        return np.uint64(int(left) * int(right) >> 64)
+
+else:
+
+    @intrinsic
+    def load8(typing_context, text, position):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            byte = builder.load(builder.gep(array.data, [arguments[1]]))
+            return builder.zext(byte, ir.IntType(64))
+
+        return types.int64(text, types.int64), generate
+
+    @intrinsic
+    def load64(typing_context, text, position):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.gep(array.data, [arguments[1]])
+            word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()))
+            word.align = 1
+            return word
+
+        return types.uint64(text, types.int64), generate
+
+    @intrinsic
+    def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.uint64), generate
+
+    @intrinsic
+    def leading_zeros(typing_context, word):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.uint64), generate
+
+    @intrinsic
+    def multiply_high(typing_context, left, right):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            wide = ir.IntType(128)
+            product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+        return types.uint64(types.uint64, types.uint64), generate

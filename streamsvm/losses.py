@@ -1,0 +1,89 @@
+"""Losses: what a score costs when the label is -1 or +1.
+
+A term is configuration, log line and compiled code at once: kernels call `loss.value` and `loss.slope` (the derivative
+by the score, with its true sign) on the same NamedTuple that Python prints. `loss.bend()` is the largest second
+derivative where slopes are unbounded, and 0 where they are bounded: see `safe_rate` in rows.py.
+"""
+
+import math
+from typing import Any, NamedTuple, Union
+
+from streamsvm.jit import expose
+
+
+class Hinge(NamedTuple):
+    """max(0, margin - y s)"""
+
+    margin: float = 1.0
+
+    def value(self, score, label):  # type: ignore[no-untyped-def]
+        return max(0.0, self.margin - label * score)
+
+    def slope(self, score, label):  # type: ignore[no-untyped-def]
+        return -label if label * score < self.margin else 0.0
+
+    def bend(self):  # type: ignore[no-untyped-def]
+        return 0.0
+
+
+class SquaredHinge(NamedTuple):
+    """max(0, margin - y s)^2"""
+
+    margin: float = 1.0
+
+    def value(self, score, label):  # type: ignore[no-untyped-def]
+        short = max(0.0, self.margin - label * score)
+        return short * short
+
+    def slope(self, score, label):  # type: ignore[no-untyped-def]
+        return -2.0 * label * max(0.0, self.margin - label * score)
+
+    def bend(self):  # type: ignore[no-untyped-def]
+        return 2.0
+
+
+class Logistic(NamedTuple):
+    """log(1 + exp(-y s))"""
+
+    scale: float = 1.0
+
+    def value(self, score, label):  # type: ignore[no-untyped-def]
+        margin = label * score * self.scale
+        return math.log1p(math.exp(-margin)) if margin > 0.0 else math.log1p(math.exp(margin)) - margin
+
+    def slope(self, score, label):  # type: ignore[no-untyped-def]
+        margin = label * score * self.scale
+        if margin > 0.0:
+            small = math.exp(-margin)
+            return -label * self.scale * small / (1.0 + small)
+        return -label * self.scale / (1.0 + math.exp(margin))
+
+    def bend(self):  # type: ignore[no-untyped-def]
+        return 0.0
+
+
+Loss = Union[Hinge, SquaredHinge, Logistic]
+
+LOSSES: dict[str, type[Any]] = {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
+
+
+def make_loss(name: str) -> Loss:
+    loss: Loss = LOSSES[name]()
+    return loss
+
+
+def _value(self, score, label):  # type: ignore[no-untyped-def]
+    return getattr(self.instance_class, "value", None)
+
+
+def _slope(self, score, label):  # type: ignore[no-untyped-def]
+    return getattr(self.instance_class, "slope", None)
+
+
+def _bend(self):  # type: ignore[no-untyped-def]
+    return getattr(self.instance_class, "bend", None)
+
+
+expose("value", _value)
+expose("bend", _bend)
+expose("slope", _slope)

@@ -1,0 +1,238 @@
+"""The passes of a run: the source first, the cache after it.
+
+    pass 1       source -> (cache writer) -> shuffle buffer -> solver      or the cache, in the same order, if it is there
+    pass 2, ...  cache groups, mapped into memory and read ahead; with `shuffle`, in a new seeded order each pass
+
+Which rows come in which order depends on the source and the settings alone, not on whether a cache was there before.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from streamsvm.batch import Batch
+from streamsvm.errors import ConfigError, ModelError, SourceError
+from streamsvm.jit import kernel
+from streamsvm.places import private_directory, user_cache_directory
+from streamsvm.pool import Tokens, ordered
+from streamsvm.shuffle import ShuffleBuffer, mixed, permute, permuted
+from streamsvm.stream import Stream
+
+GROUPS_AHEAD = 4
+SPARE_SPACE = 64 << 20
+Note = Callable[[str], None]
+
+
+class Passes:
+    """Batches of every pass over one source. Use as a context manager: a temporary cache is removed at the end."""
+
+    def __init__(self, stream: Stream, *, cache: str = "auto", passes: int = 1, note: Note = lambda text: None) -> None:
+        self.stream = stream
+        self._note = note
+        self._temporary = cache == "auto"
+        self._path = self._choose_path(cache, passes)
+        self._cache: "Cache | None" = None  # noqa: F821, UP037
+        self.fraction = 0.0  # of the current pass, where known
+        if self._path is None and passes > 1 and not stream.repeatable:
+            raise ConfigError("standard input can be read only once: several passes need a cache, but the cache is off")
+        if self._path is not None and self._path.exists():
+            self._open(self._path)
+
+    def __enter__(self) -> "Passes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cache is not None:
+            self._cache.close()
+        if self._path is not None and (self._temporary or self.stream.source.fingerprint() is None):
+            self._path.unlink(missing_ok=True)
+
+    # The plan.
+
+    @property
+    def cached(self) -> bool:
+        """Whether all rows are in the cache already."""
+        return self._cache is not None
+
+    @property
+    def will_cache(self) -> bool:
+        return self._path is not None
+
+    def summary(self) -> tuple[int, set[float]]:
+        """Rows and distinct labels of a complete cache."""
+        assert self._cache is not None
+        rows, _, labels = self._cache.summary()
+        return rows, labels
+
+    def fill(self) -> None:
+        """Write the cache without learning, to find the classes or to count the rows."""
+        if self._cache is None:
+            with closing(self._caching(self.stream.in_order())) as batches:
+                for _ in batches:
+                    pass
+
+    def batches(self, number: int) -> Iterator[Batch]:
+        """The rows of pass `number`, counted from 1."""
+        stream = self.stream
+        if number > 1 and self._cache is not None:
+            return self._from_cache(number, shuffled=stream.shuffle > 0)
+        if self._cache is not None:
+            rows = self._from_cache(number, shuffled=False)
+        elif number == 1 and self._path is not None:
+            rows = self._caching(stream.in_order())
+        else:
+            rows = self._following(stream.in_order())
+        return ShuffleBuffer(stream.shuffle, mixed(stream.seed, number)).shuffled(rows) if stream.shuffle else rows
+
+    # Where rows come from.
+
+    def _following(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches, with the fraction of the source read so far."""
+        size = self.stream.source.size
+        with closing(batches):  # type: ignore[type-var]
+            for batch in batches:
+                self.fraction = min(1.0, self.stream.tally.bytes / size) if size else 0.0
+                yield batch
+
+    def _caching(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches, each written to the cache before it is handed on."""
+        from streamsvm.io.cache import CacheWriter
+
+        assert self._path is not None
+        writer: CacheWriter | None = CacheWriter(self._path, self._fingerprint())
+        try:
+            for batch in self._following(batches):
+                writer = self._try(writer, lambda w, rows=batch: w.write(rows))  # type: ignore[misc]
+                yield batch
+            writer = self._try(writer, lambda w: w.finish())
+            if writer is not None:
+                writer = None
+                self._open(self._path, fresh=True)
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+    def _try(self, writer, action):  # type: ignore[no-untyped-def]
+        """Do something with the writer. A full disk ends a temporary cache, not the run, if the source can be reread."""
+        if writer is None:
+            return None
+        try:
+            action(writer)
+            return writer
+        except OSError as error:
+            writer.abandon()
+            reason = f"{self._path}: cannot write the cache: {error.strerror or error}"
+            if not self._temporary or not self.stream.repeatable:
+                raise SourceError(f"{reason}; name another place with --cache") from error
+            self._note(f"{reason}; later passes read the source again")
+            self._path = None
+            return None
+
+    def _from_cache(self, number: int, *, shuffled: bool) -> Iterator[Batch]:
+        """The groups of the cache, loaded ahead on another thread; shuffled groups and rows if so wished."""
+        assert self._cache is not None
+        cache = self._cache
+        seed = mixed(self.stream.seed, number)
+        order = np.arange(cache.groups)
+        if shuffled:
+            permute(order, np.array([seed], np.uint64))
+        tokens = Tokens(GROUPS_AHEAD)
+
+        def produce() -> Iterator[int]:
+            for group in order.tolist():
+                tokens.take(1)
+                yield group
+
+        def load(group: int) -> Batch:
+            batch = cache.group(group)
+            if shuffled:
+                return permuted(batch, mixed(seed, group))
+            touch(batch.indices, batch.values)
+            return batch
+
+        for done, batch in enumerate(ordered(produce, load, tokens, threads=1), 1):
+            self.fraction = done / len(order)
+            yield batch
+            tokens.give_back(1)
+
+    # The cache file.
+
+    def _fingerprint(self) -> dict[str, object] | None:
+        source = self.stream.source.fingerprint()
+        if source is None:
+            return None
+        stream = self.stream
+        return {
+            "source": source,
+            "format": "libsvm",
+            "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
+            "data.limit": stream.limit,
+            "data.on_bad_row": "skip" if stream.skip_bad else "raise",
+        }
+
+    def _open(self, path: Path, *, fresh: bool = False) -> None:
+        from streamsvm.io.cache import Cache
+
+        cache = Cache(path)
+        if not fresh:
+            try:
+                cache.refuse_if_stale(self._fingerprint())
+            except ModelError:
+                cache.close()
+                raise
+        self._cache = cache
+
+    def _choose_path(self, cache: str, passes: int) -> Path | None:
+        if cache == "off" or (cache == "auto" and passes == 1):
+            return None
+        if cache != "auto":
+            return Path(cache)
+        try:
+            home = user_cache_directory() / "passes"
+        except RuntimeError:
+            home = Path(".streamsvm-cache")
+        reason = "it is not writable"
+        if private_directory(home):
+            _remove_leftovers(home)
+            size = (self.stream.source.size or 0) * (1 if not self.stream.limit else 0)
+            if shutil.disk_usage(home).free >= size + SPARE_SPACE:
+                return home / f"{os.getpid()}-{secrets.token_hex(4)}.arrow"
+            reason = f"it has no room for about {size / 1e9:.1f} GB"
+        if not self.stream.repeatable:
+            raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
+        self._note(f"{home}: cannot hold a cache: {reason}; every pass reads the source again (see --cache)")
+        return None
+
+
+def _remove_leftovers(home: Path) -> None:
+    """Caches of runs that were killed: their process is gone."""
+    for path in home.iterdir():
+        owner = path.name.lstrip(".").split("-", 1)[0]
+        if owner.isdigit() and not _alive(int(owner)):
+            path.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@kernel
+def touch(indices, values):
+    """Read a number of every page, so that the pages are there when the solver comes."""
+    total = np.float32(0.0)
+    for k in range(0, len(indices), 1024):
+        total += np.float32(indices[k]) + values[k]
+    return total

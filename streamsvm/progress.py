@@ -1,0 +1,40 @@
+"""What a run tells about itself while it goes on. Solvers never print: whoever runs them listens."""
+
+from typing import NamedTuple, Protocol
+
+
+class Progress(NamedTuple):
+    """Where a run stands. `loss` and `error` are those of the current pass, each row predicted before it is learned."""
+
+    pass_number: int
+    passes: int
+    examples: int  # learned so far, all passes
+    bytes: int  # read so far, all passes
+    features: int  # (index, value) pairs learned so far, all passes
+    loss: float | None
+    error: float | None
+    weight: float  # of the rows of this pass
+    seconds: float
+    fraction: float  # of the current pass; 0 where unknown
+    objective: float | None = None
+    gap: float | None = None
+
+
+class Listener(Protocol):
+    """Receives what happens during a run."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know: a choice that was made, a warning."""
+
+    def progress(self, now: Progress) -> None:
+        """Called often; whoever shows it decides how often that is."""
+
+
+class Silent:
+    """Listens to nothing."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def progress(self, now: Progress) -> None:
+        pass

@@ -1,0 +1,208 @@
+"""Shuffling rows on their way: a seeded buffer on a stream, a seeded permutation of a group.
+
+The buffer holds N rows. Each arriving row takes the place of a randomly chosen one, which leaves; at the end the rest
+leaves in random order. Random numbers are drawn per row, so the result depends on the order of rows and the seed alone.
+
+Rows live in an arena of (index, value) pairs. New rows are appended; when the arena is full, the live rows are moved to
+its front. It is made at least twice as large as what lives in it, so moving costs about one copy per pair.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from streamsvm.batch import Batch
+from streamsvm.jit import inlined, kernel
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(*numbers: int) -> int:
+    """One 64-bit seed out of several numbers, such as the seed of a run, a pass and a group."""
+    state = 0
+    for number in numbers:
+        state = (state ^ number) & (2**64 - 1)
+        state = (state + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+        state ^= state >> 31
+    return state
+
+
+@inlined
+def next_random(state):
+    """SplitMix64: the next state, and 64 random bits made from it."""
+    state = state + _GOLDEN
+    bits = state
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state, bits ^ (bits >> np.uint64(31))
+
+
+@inlined
+def below(bits, count):
+    """A number in [0, count) from the high half of 64 random bits; count below 2^31."""
+    return np.int64(((bits >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
+
+
+class ShuffleBuffer:
+    """A shuffle buffer of `rows` rows."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self._capacity = rows
+        self._state = np.array([mixed(seed, rows)], np.uint64)
+        self._filled = 0
+        self._starts = np.zeros(rows, np.int64)
+        self._lengths = np.zeros(rows, np.int64)
+        self._labels = np.zeros(rows, np.float32)
+        self._weights = np.zeros(rows, np.float32)
+        self._indices = np.empty(0, np.uint32)
+        self._values = np.empty(0, np.float32)
+        self._end = 0  # of the used part of the arena
+
+    def shuffled(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            out = self.push(batch)
+            if out.rows:
+                yield out
+        yield from self.drain()
+
+    def push(self, batch: Batch) -> Batch:
+        """Take the rows of `batch` in, and give out as many as do not fit."""
+        start = min(batch.rows, self._capacity - self._filled)
+        self._reserve(batch.features)
+        if start:
+            self._append(batch, start)
+        leaving = batch.rows - start
+        room = self._most_leaving(batch, start)
+        out = Batch(
+            np.zeros(leaving + 1, np.int64),
+            np.empty(room, np.uint32),
+            np.empty(room, np.float32),
+            np.empty(leaving, np.float32),
+            np.empty(leaving, np.float32),
+        )
+        self._end = replace_rows(
+            batch, start, self._starts, self._lengths, self._labels, self._weights,
+            self._indices, self._values, self._end, self._state, out,
+        )  # fmt: skip
+        used = int(out.indptr[-1])
+        return out._replace(indices=out.indices[:used], values=out.values[:used])
+
+    def drain(self) -> Iterator[Batch]:
+        """What is left, in random order, a thousand rows at a time."""
+        order = np.arange(self._filled)
+        permute(order, self._state)
+        for a in range(0, self._filled, 1000):
+            chosen = order[a : a + 1000]
+            yield gather(
+                self._starts, self._lengths, self._indices, self._values, self._labels, self._weights, chosen
+            )
+        self._filled = 0
+
+    def _append(self, batch: Batch, count: int) -> None:
+        rows = slice(self._filled, self._filled + count)
+        a, b = int(batch.indptr[0]), int(batch.indptr[count])
+        self._starts[rows] = batch.indptr[:count] - a + self._end
+        self._lengths[rows] = np.diff(batch.indptr[: count + 1])
+        self._labels[rows] = batch.labels[:count]
+        self._weights[rows] = batch.weights[:count]
+        self._indices[self._end : self._end + b - a] = batch.indices[a:b]
+        self._values[self._end : self._end + b - a] = batch.values[a:b]
+        self._end += b - a
+        self._filled += count
+
+    def _reserve(self, more: int) -> None:
+        """Make room for `more` pairs behind the used part, by moving the live rows to the front of a new arena."""
+        if self._end + more <= len(self._indices):
+            return
+        live = int(self._lengths[: self._filled].sum())
+        size = max(2 * (live + more), 1024)
+        kept = gather(
+            self._starts, self._lengths, self._indices, self._values, self._labels, self._weights,
+            np.arange(self._filled),
+        )  # fmt: skip
+        self._indices, self._values = np.empty(size, np.uint32), np.empty(size, np.float32)
+        self._indices[:live], self._values[:live] = kept.indices, kept.values
+        self._starts[: self._filled] = kept.indptr[:-1]
+        self._end = live
+
+    def _most_leaving(self, batch: Batch, start: int) -> int:
+        """An upper bound for the pairs that leave: everything that lives or arrives."""
+        return int(self._lengths[: self._filled].sum()) + batch.features
+
+
+def permuted(batch: Batch, seed: int) -> Batch:
+    """The rows of a batch in a seeded random order, copied."""
+    order = np.arange(batch.rows)
+    permute(order, np.array([seed], np.uint64))
+    starts = batch.indptr[:-1]
+    return gather(starts, np.diff(batch.indptr), batch.indices, batch.values, batch.labels, batch.weights, order)
+
+
+def gather(starts, lengths, indices, values, labels, weights, order) -> Batch:  # type: ignore[no-untyped-def]
+    """The rows named by `order`, copied into a batch."""
+    indptr = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths[order], out=indptr[1:])
+    out = Batch(
+        indptr,
+        np.empty(indptr[-1], np.uint32),
+        np.empty(indptr[-1], np.float32),
+        labels[order],
+        weights[order],
+    )
+    copy_rows(starts, order, indices, values, out.indptr, out.indices, out.values)
+    return out
+
+
+@kernel
+def permute(order, state):
+    """Fisher-Yates."""
+    random = state[0]
+    for i in range(len(order) - 1, 0, -1):
+        random, bits = next_random(random)
+        j = below(bits, i + 1)
+        order[i], order[j] = order[j], order[i]
+    state[0] = random
+
+
+@kernel
+def copy_rows(starts, order, indices, values, out_indptr, out_indices, out_values):
+    for i in range(len(order)):
+        a = starts[order[i]]
+        b = out_indptr[i]
+        for k in range(out_indptr[i + 1] - b):
+            out_indices[b + k] = indices[a + k]
+            out_values[b + k] = values[a + k]
+
+
+@kernel
+def replace_rows(batch, first, starts, lengths, labels, weights, arena_indices, arena_values, end, state, out):
+    """Rows from `first` on enter the full buffer, each pushing a random one out; returns the new end of the arena."""
+    indptr, indices, values, batch_labels, batch_weights = batch
+    out_indptr, out_indices, out_values, out_labels, out_weights = out
+    random = state[0]
+    used = 0
+    for i in range(first, len(batch_labels)):
+        random, bits = next_random(random)
+        slot = below(bits, len(starts))
+        a = starts[slot]
+        for k in range(lengths[slot]):
+            out_indices[used + k] = arena_indices[a + k]
+            out_values[used + k] = arena_values[a + k]
+        used += lengths[slot]
+        out_indptr[i - first + 1] = used
+        out_labels[i - first] = labels[slot]
+        out_weights[i - first] = weights[slot]
+        a = indptr[i]
+        count = indptr[i + 1] - a
+        for k in range(count):
+            arena_indices[end + k] = indices[a + k]
+            arena_values[end + k] = values[a + k]
+        starts[slot] = end
+        lengths[slot] = count
+        labels[slot] = batch_labels[i]
+        weights[slot] = batch_weights[i]
+        end += count
+    state[0] = random
+    return end

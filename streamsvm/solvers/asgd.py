@@ -1,0 +1,139 @@
+"""asgd: stochastic gradient descent with averaged iterates; the default.
+
+    minimise   l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
+    each row   t += c;  eta = eta0 (1 + l2 eta0 t)^-0.75;  w *= 1 - c eta l2;  w -= c eta slope x
+               mean = (1 - mu) mean + mu w,  with mu = 4 / (t + 3) for a row of weight one
+
+    Polyak, Juditsky 1992; W. Xu 2011; polynomial-decay averaging: Shamir, Zhang 2013.
+    Cost per row: two walks over its features.
+
+Averaging that forgets polynomially needs no guess of when to begin and no length of the stream. It stays sparse because
+both vectors live in one basis: w = scale v and mean = alpha v + beta u; a step touches v and u at the row's features
+only, and they are neighbours in memory. For a row of weight c the c-fold product of (1 - mu) is taken, so that weight 0
+changes nothing. Choose it nearly always: one pass is close to the optimum without any tuning.
+"""
+
+import numpy as np
+
+from streamsvm.batch import Batch, Float32s
+from streamsvm.jit import inlined, kernel
+from streamsvm.rows import safe_rate
+from streamsvm.schedules import SlowDecay
+from streamsvm.solvers.base import (
+    BIAS,
+    LARGEST_SCORE,
+    LOSS,
+    OWN,
+    SCALE,
+    SMALLEST_SCALE,
+    STEP,
+    WEIGHT,
+    WRONG,
+    OnlineSolver,
+    T,
+)
+
+ALPHA, BETA, MEAN_BIAS = OWN, OWN + 1, OWN + 2
+SMALLEST_BETA = 1e-6
+
+
+class Asgd(OnlineSolver):
+    name = "asgd"
+    columns = 2
+    own_scalars = 3
+
+    def run(self, batch: Batch) -> int:
+        loss, l2, bias = self.problem
+        schedule = SlowDecay(l2, float(self.scalars[STEP]))
+        return int(asgd_pass(batch, loss, schedule, l2, bias, self.vector, self.scalars))
+
+    def weights(self) -> tuple[Float32s, float]:
+        pairs = self.vector[: 2 * self.width]
+        alpha, beta = self.scalars[ALPHA].astype("float32"), self.scalars[BETA].astype("float32")
+        return alpha * pairs[0::2] + beta * pairs[1::2], float(self.scalars[MEAN_BIAS])
+
+    def start_from(self, weights: Float32s, bias: float) -> None:
+        self._reserve(len(weights))
+        self.vector[0 : 2 * len(weights) : 2] = weights
+        self.scalars[BIAS] = self.scalars[MEAN_BIAS] = bias
+        self.scalars[ALPHA] = 1.0
+
+
+@inlined
+def pair_dot(pairs, indices, values, a, b):
+    """row_dot over the first of each pair."""
+    first = second = third = fourth = 0.0
+    k = a
+    while k + 4 <= b:
+        first += np.float64(pairs[np.uint64(indices[k]) << np.uint64(1)]) * np.float64(values[k])
+        second += np.float64(pairs[np.uint64(indices[k + 1]) << np.uint64(1)]) * np.float64(values[k + 1])
+        third += np.float64(pairs[np.uint64(indices[k + 2]) << np.uint64(1)]) * np.float64(values[k + 2])
+        fourth += np.float64(pairs[np.uint64(indices[k + 3]) << np.uint64(1)]) * np.float64(values[k + 3])
+        k += 4
+    while k < b:
+        first += np.float64(pairs[np.uint64(indices[k]) << np.uint64(1)]) * np.float64(values[k])
+        k += 1
+    return (first + second) + (third + fourth)
+
+
+@inlined
+def pair_axpy(pairs, indices, values, a, b, factor, other):
+    """v += factor x and u += other x at the row's features."""
+    small, small_other = np.float32(factor), np.float32(other)
+    for k in range(a, b):
+        j = np.uint64(indices[k]) << np.uint64(1)
+        pairs[j] += small * values[k]
+        pairs[j + np.uint64(1)] += small_other * values[k]
+
+
+@inlined
+def rebase(pairs, scale, alpha, beta):
+    """Write w and its mean out: afterwards scale = 1, alpha = 0, beta = 1."""
+    s, a, b = np.float32(scale), np.float32(alpha), np.float32(beta)
+    for j in range(0, len(pairs), 2):
+        pairs[j + 1] = a * pairs[j] + b * pairs[j + 1]
+        pairs[j] *= s
+
+
+@kernel
+def asgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
+    indptr, indices, values, labels, weights = batch
+    scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
+    alpha, beta, mean_b = scalars[ALPHA], scalars[BETA], scalars[MEAN_BIAS]
+    seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
+    for i in range(len(labels)):
+        c = float(weights[i])
+        if c == 0.0:
+            continue
+        first, last = indptr[i], indptr[i + 1]
+        label = 2.0 * labels[i] - 1.0
+        score = scale * pair_dot(vector, indices, values, first, last) + b
+        if not abs(score) < LARGEST_SCORE:
+            return i
+        seen += c
+        total += c * loss.value(score, label)
+        if label * score <= 0.0:
+            wrong += c
+
+        keep = t * (t + 1.0) * (t + 2.0) * (t + 3.0)
+        t += c
+        keep /= t * (t + 1.0) * (t + 2.0) * (t + 3.0)
+        eta = schedule.rate(t)
+        if scale < SMALLEST_SCALE or beta < SMALLEST_BETA:
+            rebase(vector, scale, alpha, beta)
+            scale, alpha, beta = 1.0, 0.0, 1.0
+        scale *= 1.0 - c * eta * l2
+        b *= 1.0 - c * eta * l2 * bias.decay
+        slope = loss.slope(score, label)
+        if slope != 0.0:
+            eta = safe_rate(eta, loss, slope, values, first, last, bias.gain)
+            step = -c * eta * slope / scale
+            pair_axpy(vector, indices, values, first, last, step, -alpha * step / beta)
+            b -= c * eta * slope * bias.gain
+        alpha = keep * alpha + (1.0 - keep) * scale
+        beta *= keep
+        mean_b = keep * mean_b + (1.0 - keep) * b
+    scalars[SCALE], scalars[T], scalars[BIAS] = scale, t, b
+    scalars[ALPHA], scalars[BETA], scalars[MEAN_BIAS] = alpha, beta, mean_b
+    scalars[WEIGHT], scalars[LOSS], scalars[WRONG] = seen, total, wrong
+    return -1

@@ -1,0 +1,255 @@
+"""What every online solver is: something that learns from batches, in row order, and can say where it stands.
+
+Solvers hold all their numbers in two arrays: `vector` (float32, `columns` numbers for each feature, side by side, so that
+a feature's state sits in one cache line) and `scalars` (float64). That is also what `state` returns and `restore` takes,
+bit for bit; neither `state` nor `model` changes anything.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsvm.batch import Batch, Float32s, Float64s, concatenate
+from streamsvm.errors import ConfigError, DataError, DivergedError
+from streamsvm.jit import kernel
+from streamsvm.losses import Loss
+from streamsvm.rows import row_dot, row_norm2
+
+# Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
+SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, OWN = range(9)
+
+TRIAL_ROWS = 8192  # rows on which a step size is chosen
+TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
+LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
+SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
+
+State = dict[str, npt.NDArray[Any]]
+
+
+class Bias(NamedTuple):
+    """How the bias learns, as two numbers: `gain` is the square of its constant feature, `decay` whether l2 shrinks it."""
+
+    gain: float = 1.0
+    decay: float = 1.0
+
+
+def make_bias(kind: str, scale: float) -> Bias:
+    return {"penalised": Bias(scale * scale, 1.0), "free": Bias(scale * scale, 0.0), "none": Bias(0.0, 0.0)}[kind]
+
+
+class Problem(NamedTuple):
+    """l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)"""
+
+    loss: Loss
+    l2: float
+    bias: Bias = Bias()
+
+    def objective(self, norm2: float, bias: float, mean_loss: float) -> float:
+        share = bias * bias / self.bias.gain if self.bias.decay and self.bias.gain else 0.0
+        return 0.5 * self.l2 * (norm2 + share) + mean_loss
+
+
+class OnlineSolver(ABC):
+    """Learns row by row. The order of rows alone decides the result: how they are cut into batches does not."""
+
+    name: ClassVar[str]
+    columns: ClassVar[int]
+    own_scalars: ClassVar[int] = 0
+    has_step_size: ClassVar[bool] = True
+
+    def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
+        self.problem = problem
+        self.dim = dim
+        self.memory = memory
+        self.pass_number = 1
+        self._before_pass = 0
+        self.width = dim  # one more than the largest index seen
+        self.vector: Float32s = np.empty(0, np.float32)
+        self.scalars: Float64s = np.zeros(OWN + self.own_scalars)
+        self.scalars[SCALE] = 1.0
+        self.scalars[STEP] = eta0 or 0.0
+        self._trial: list[Batch] | None = [] if self.has_step_size and eta0 is None else None
+        if dim:
+            self._reserve(dim)
+
+    # What a solver must say.
+
+    @abstractmethod
+    def run(self, batch: Batch) -> int:
+        """Learn the rows of a batch that fits the vector; returns the row at which numbers overflowed, or -1."""
+
+    @abstractmethod
+    def weights(self) -> tuple[Float32s, float]:
+        """The weights and the bias that prediction should use, in a new array."""
+
+    @abstractmethod
+    def start_from(self, weights: Float32s, bias: float) -> None:
+        """Put known weights in place of zeros."""
+
+    # What users of a solver call.
+
+    def learn(self, batch: Batch) -> None:
+        """Predict each row, count its loss, then learn from it."""
+        if self._trial is None:
+            self._learn(batch)
+            return
+        self._trial.append(batch.copy())
+        if (
+            sum(kept.rows for kept in self._trial) >= TRIAL_ROWS
+            or sum(kept.features for kept in self._trial) >= TRIAL_FEATURES
+        ):
+            self._choose_step_size()
+
+    def begin_pass(self, number: int) -> None:
+        """Count losses from zero again."""
+        self.pass_number = number
+        self._before_pass = int(self.scalars[SEEN])
+        self.scalars[[WEIGHT, LOSS, WRONG]] = 0.0
+
+    def end_pass(self) -> None:
+        """Rows that wait for a step size, because there are only a few, are learned now."""
+        if self._trial:
+            self._choose_step_size()
+
+    def finish(self) -> None:
+        """The end of all passes."""
+
+    @property
+    def step_size(self) -> float | None:
+        """eta0, chosen or given; None before it is known or where a solver has none."""
+        return float(self.scalars[STEP]) or None
+
+    def state(self) -> State:
+        """Everything that the future depends on, copied."""
+        state: State = {"vector": self.vector[: self.width * self.columns].copy(), "scalars": self.scalars.copy()}
+        if self._trial is not None:
+            waiting = concatenate(self._trial)
+            state |= {f"trial.{name}": array for name, array in waiting._asdict().items()}
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on exactly where `state` was taken."""
+        self.width = len(state["vector"]) // self.columns
+        self.vector = np.array(state["vector"], np.float32)
+        self.scalars = np.array(state["scalars"], np.float64)
+        self._trial = None
+        if "trial.indptr" in state:
+            self._trial = [Batch(*(state[f"trial.{name}"] for name in Batch._fields))]
+
+    # How it is done.
+
+    def _learn(self, batch: Batch) -> None:
+        self._reserve(batch.width)
+        bad = self.run(batch)
+        if bad >= 0:
+            row = int(self.scalars[SEEN]) - self._before_pass + bad + 1
+            raise DivergedError(
+                f"diverged in pass {self.pass_number} at row {row} with step size {self.scalars[STEP]:.3g}: the scores "
+                "overflow. Scale the features to about 1, or set a smaller solver.eta0 or a larger penalty.l2"
+            )
+        self.scalars[SEEN] += batch.rows
+
+    def _choose_step_size(self) -> None:
+        waiting = concatenate(self._trial or [])
+        self._trial = None
+        enough = int(np.searchsorted(waiting.indptr, TRIAL_FEATURES))
+        rows = waiting.slice(0, min(TRIAL_ROWS, enough, waiting.rows))
+        self.scalars[STEP] = choose_step_size(type(self), self.problem, rows)
+        self._learn(waiting)
+
+    def _reserve(self, width: int) -> None:
+        """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""
+        if self.dim and width > self.dim:
+            raise DataError(f"index {width - 1} is out of range: features.dim is {self.dim}")
+        if width * self.columns > len(self.vector):
+            have = len(self.vector) // self.columns
+            room = width if self.dim else 1 << max(10, (width - 1).bit_length())
+            if not self._affordable(have + room):
+                room = width
+            if not self._affordable(have + room):
+                self._refuse(width)
+            grown = np.zeros(room * self.columns, np.float32)
+            grown[: len(self.vector)] = self.vector
+            self.vector = grown
+        self.width = max(self.width, width)
+
+    def bytes_for(self, width: int) -> int:
+        """The solver's state and the model made from it."""
+        return width * (4 * self.columns + 4)
+
+    def _affordable(self, width: int) -> bool:
+        return self.memory is None or self.bytes_for(width) <= self.memory
+
+    def _refuse(self, width: int) -> None:
+        assert self.memory is not None
+        bits = max(1, (self.memory // self.bytes_for(1)).bit_length() - 1)
+        needed, left = self.bytes_for(width) / 1e6, self.memory / 1e6
+        error = ConfigError if self.dim else DataError
+        cause = f"{width} weights" if self.dim else f"index {width - 1}"
+        raise error(
+            f"{cause}: solver {self.name} would need {needed:,.0f} MB, but the memory budget leaves {left:,.0f} MB; "
+            f"set features.hash_bits: {bits} (--hash-bits {bits}), or raise --memory"
+        )
+
+
+def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) -> float:
+    """The step size, among powers of two around 1 / mean ||x||^2, whose trial run generalises best.
+
+    A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went.
+    """
+    rows = compact(rows)
+    norm2 = mean_norm2(rows) + problem.bias.gain
+    start = 2.0 ** -round(float(np.log2(norm2))) if norm2 > 0 else 1.0
+    cut = rows.rows - rows.rows // 4
+    seen, unseen = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
+    tried: dict[int, float] = {}
+
+    def cost(power: int) -> float:
+        if power not in tried:
+            trial = solver(problem, eta0=start * 2.0**power)
+            trial._reserve(rows.width)
+            tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, unseen, *trial.weights())
+        return tried[power]
+
+    best = 0
+    for direction in (1, -1):
+        while abs(best) < 40 and cost(best + direction) < cost(best):
+            best += direction
+    return float(start * 2.0**best)
+
+
+def compact(rows: Batch) -> Batch:
+    """The same rows with the features that occur numbered from 0, so that a trial needs little memory."""
+    rows = rows.copy()
+    _, renumbered = np.unique(rows.indices, return_inverse=True)
+    return rows._replace(indices=renumbered.astype(np.uint32))
+
+
+def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: float) -> float:
+    total, weight = loss_pass(rows, problem.loss, weights, bias)
+    value = problem.objective(float(np.dot(weights.astype(np.float64), weights)), bias, total / max(weight, 1e-300))
+    return value if np.isfinite(value) else float("inf")
+
+
+@kernel
+def mean_norm2(batch):
+    indptr, indices, values, labels, weights = batch
+    total = 0.0
+    for i in range(len(labels)):
+        total += row_norm2(values, indptr[i], indptr[i + 1])
+    return total / max(1, len(labels))
+
+
+@kernel
+def loss_pass(batch, loss, vector, bias):
+    """Weighted sum of losses, and the sum of weights."""
+    indptr, indices, values, labels, weights = batch
+    total = 0.0
+    weight = 0.0
+    for i in range(len(labels)):
+        score = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
+        total += weights[i] * loss.value(score, 2.0 * labels[i] - 1.0)
+        weight += weights[i]
+    return total, weight

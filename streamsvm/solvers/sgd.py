@@ -1,0 +1,81 @@
+"""sgd: plain stochastic gradient descent.
+
+    minimise   l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
+    each row   t += c;  eta = 1 / (l2 (t + t0));  w *= 1 - c eta l2;  w -= c eta slope x
+
+    L. Bottou, "Stochastic gradient descent examples", 2007. Cost per row: two walks over its features.
+
+Stored as w = scale v, so that shrinking costs nothing. t0 = 1 / (l2 eta0); eta0 is chosen by trial on the first rows.
+Choose it when memory is tight: one number for each feature. After one pass `asgd` is usually better.
+"""
+
+from streamsvm.batch import Batch, Float32s
+from streamsvm.jit import kernel
+from streamsvm.rows import rescale, row_axpy, row_dot, safe_rate
+from streamsvm.schedules import InverseTime
+from streamsvm.solvers.base import (
+    BIAS,
+    LARGEST_SCORE,
+    LOSS,
+    SCALE,
+    SMALLEST_SCALE,
+    STEP,
+    WEIGHT,
+    WRONG,
+    OnlineSolver,
+    T,
+)
+
+
+class Sgd(OnlineSolver):
+    name = "sgd"
+    columns = 1
+
+    def run(self, batch: Batch) -> int:
+        loss, l2, bias = self.problem
+        schedule = InverseTime(l2, 1.0 / (l2 * float(self.scalars[STEP])))
+        return int(sgd_pass(batch, loss, schedule, l2, bias, self.vector, self.scalars))
+
+    def weights(self) -> tuple[Float32s, float]:
+        return self.vector[: self.width] * self.scalars[SCALE].astype("float32"), float(self.scalars[BIAS])
+
+    def start_from(self, weights: Float32s, bias: float) -> None:
+        self._reserve(len(weights))
+        self.vector[: len(weights)] = weights
+        self.scalars[BIAS] = bias
+
+
+@kernel
+def sgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
+    indptr, indices, values, labels, weights = batch
+    scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
+    seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
+    for i in range(len(labels)):
+        c = float(weights[i])
+        if c == 0.0:
+            continue
+        first, last = indptr[i], indptr[i + 1]
+        label = 2.0 * labels[i] - 1.0
+        score = scale * row_dot(vector, indices, values, first, last) + b
+        if not abs(score) < LARGEST_SCORE:
+            return i
+        seen += c
+        total += c * loss.value(score, label)
+        if label * score <= 0.0:
+            wrong += c
+
+        t += c
+        eta = schedule.rate(t)
+        scale *= 1.0 - c * eta * l2
+        b *= 1.0 - c * eta * l2 * bias.decay
+        if scale < SMALLEST_SCALE:
+            rescale(vector, scale)
+            scale = 1.0
+        slope = loss.slope(score, label)
+        if slope != 0.0:
+            eta = safe_rate(eta, loss, slope, values, first, last, bias.gain)
+            row_axpy(vector, indices, values, first, last, -c * eta * slope / scale)
+            b -= c * eta * slope * bias.gain
+    scalars[SCALE], scalars[T], scalars[BIAS] = scale, t, b
+    scalars[WEIGHT], scalars[LOSS], scalars[WRONG] = seen, total, wrong
+    return -1

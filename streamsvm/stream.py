@@ -1,0 +1,181 @@
+"""Stream: a re-iterable of Batches. Bytes become rows on several threads; rows arrive in order on the caller's thread.
+
+    Source --blocks--> parse pool --batches, in order--> limit --> shuffle buffer --> whoever iterates
+
+Iterating opens the source, leaving the loop closes it, iterating again starts over. The memory of a block (text and
+parsed rows) is one Slot; slots are recycled, and their total size is what bounds the reader. The order of the rows
+that come out depends on the source, `limit`, `shuffle` and the seed alone: never on block size, threads or memory.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Bytes
+from streamsvm.errors import DataError
+from streamsvm.io import libsvm
+from streamsvm.io.decimals import PADDING
+from streamsvm.io.libsvm import Dialect, Parsed, Rows
+from streamsvm.io.source import Block, Origin, Source
+from streamsvm.pool import Tokens, ordered
+from streamsvm.shuffle import ShuffleBuffer
+
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 20
+READING_SHARE = 4  # a quarter of the memory budget goes to blocks in flight
+SHOWN_FAULTS = 5
+
+
+class Reading(NamedTuple):
+    """How to read: none of it changes what is read."""
+
+    memory: int = 1_000_000_000
+    threads: int = 0  # 0: one for each core
+    block_size: int = 0  # 0: chosen from the memory
+
+    def plan(self) -> tuple[int, int, int]:
+        """Threads, block size, and bytes of text that may be in flight."""
+        threads = self.threads or available_cores()
+        worst = 1 + libsvm.bytes_per_text_byte()
+        text = self.memory // READING_SHARE // worst
+        block = self.block_size or min(LARGEST_BLOCK, max(SMALLEST_BLOCK, text // (threads + 3)))
+        return threads, block, max(text, block * 3)
+
+
+def available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Tally:
+    """What one pass has read so far."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.rows = 0
+        self.bad_rows = 0
+        self.faults: list[str] = []
+        self.origin = Origin("", 0, 1)
+
+
+class Slot:
+    """The memory of one block: its text, and the rows parsed from it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.text = bytearray(size + 1 + PADDING)
+        self.array: Bytes = np.frombuffer(self.text, np.uint8)
+        self.rows: Rows = libsvm.make_rows(size + 1)
+
+
+class _Slots:
+    """Slots by their text buffer; at most a given number of bytes of them at a time, free ones of the usual size kept."""
+
+    def __init__(self, block_size: int, tokens: Tokens) -> None:
+        self._block_size = block_size
+        self._tokens = tokens
+        self._free: list[Slot] = []
+        self._taken: dict[int, Slot] = {}
+
+    def take(self, size: int) -> bytearray:
+        self._tokens.take(size)
+        slot = self._free.pop() if size == self._block_size and self._free else Slot(size)
+        self._taken[id(slot.text)] = slot
+        return slot.text
+
+    def of(self, buffer: bytearray) -> Slot:
+        return self._taken[id(buffer)]
+
+    def give_back(self, buffer: bytearray) -> None:
+        slot = self._taken.pop(id(buffer))
+        if slot.size == self._block_size:
+            self._free.append(slot)
+        self._tokens.give_back(slot.size)
+
+
+class Stream:
+    """Batches of a source, with labels as they are written in it."""
+
+    def __init__(
+        self,
+        source: Source,
+        dialect: Dialect = Dialect(),
+        *,
+        skip_bad: bool = False,
+        max_bad_rows: int = 1000,
+        limit: int | None = None,
+        shuffle: int = 0,
+        seed: int = 0,
+        reading: Reading = Reading(),
+    ) -> None:
+        self.source = source
+        self.dialect = dialect
+        self.skip_bad = skip_bad
+        self.max_bad_rows = max_bad_rows
+        self.limit = limit
+        self.shuffle = shuffle
+        self.seed = seed
+        self.reading = reading
+        self.tally = Tally()
+
+    @property
+    def repeatable(self) -> bool:
+        return self.source.repeatable
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.batches(seed=self.seed)
+
+    def batches(self, *, seed: int) -> Iterator[Batch]:
+        """One pass; `seed` is that of the shuffle buffer."""
+        rows = self.in_order()
+        return ShuffleBuffer(self.shuffle, seed).shuffled(rows) if self.shuffle else rows
+
+    def in_order(self) -> Iterator[Batch]:
+        """One pass in the order of the source, whatever `shuffle` says."""
+        self.tally = Tally()
+        left = self.limit
+        for batch in self._parsed():
+            if left is not None and batch.rows >= left:
+                yield batch.slice(0, left)
+                return
+            left = None if left is None else left - batch.rows
+            yield batch
+
+    def _parsed(self) -> Iterator[Batch]:
+        threads, block_size, text = self.reading.plan()
+        tokens = Tokens(text)
+        slots = _Slots(block_size, tokens)
+
+        def produce() -> Iterator[Block]:
+            return self.source.blocks(block_size, slots, lambda: tokens.stopped)
+
+        def work(block: Block) -> tuple[Block, Parsed]:
+            slot = slots.of(block.buffer)
+            return block, libsvm.parse(slot.array, 0, block.size, self.dialect, slot.rows, self.skip_bad)
+
+        for block, parsed in ordered(produce, work, tokens, threads):
+            self._account(block, parsed)
+            if parsed.batch.rows:
+                yield parsed.batch
+            slots.give_back(block.buffer)
+
+    def _account(self, block: Block, parsed: Parsed) -> None:
+        """Count the block, number its lines, and raise what is wrong with it."""
+        tally = self.tally
+        first = 1 if block.origin.offset == 0 else tally.origin.line
+        for fault in parsed.faults:
+            place = f"{block.origin.url}:{first + fault.line}"
+            if not self.skip_bad:
+                raise DataError(f"{place}: {fault.message}")
+            tally.bad_rows += 1
+            if len(tally.faults) < SHOWN_FAULTS:
+                tally.faults.append(f"{place}: {fault.message}")
+            if tally.bad_rows > self.max_bad_rows:
+                raise DataError(
+                    f"{place}: {fault.message} (more than {self.max_bad_rows} bad rows skipped: data.max_bad_rows)"
+                )
+        tally.bytes += block.size
+        tally.rows += parsed.batch.rows
+        tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
