@@ -1,3 +1,50 @@
-"""streamsvm"""
+"""streamsvm: linear support vector machines on data that does not fit in memory.
+
+The rooms, in the order data travels:
+
+    io/source       paths, globs, urls, standard input -> blocks of whole lines (io/compression inflates them)
+    io/libsvm       blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
+    pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
+    io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
+    classes         labels as written -> class codes
+    solvers/        one algorithm per file; losses, schedules and rows are what their kernels are made of
+    model           weights and how they came about; evaluate measures them
+    train           the whole story on one screen; config says what it may be; cli shows it
+
+    >>> from streamsvm import load_model, open_stream, train
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from streamsvm.config import Settings, load_settings
+    from streamsvm.model import Model, load_model
+    from streamsvm.stream import Stream, open_stream
+    from streamsvm.train import train
+
+_HOMES = {
+    "Model": "model",
+    "Settings": "config",
+    "Stream": "stream",
+    "load_model": "model",
+    "load_settings": "config",
+    "open_stream": "stream",
+    "train": "train",
+}
+
+__all__ = ["Model", "Settings", "Stream", "__version__", "load_model", "load_settings", "open_stream", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that `import streamsvm` stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'streamsvm' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"streamsvm.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,6 @@
 """The one thing that flows between rooms: a batch of sparse rows."""
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,9 @@ Bytes = npt.NDArray[np.uint8]
 class Batch(NamedTuple):
     """Rows in compressed sparse form. Row i is `indices[indptr[i]:indptr[i+1]]` and the same slice of `values`.
 
-    Indices are strictly increasing within a row; kernels rely on it. `labels` are class codes (0, 1, ...), or numbers as
-    read where classes are not known yet, NaN where a row has none. The arrays a Stream yields are only valid until the
-    next batch is asked for, because their memory is used again: `copy()` what must live longer.
+    Indices are strictly increasing within a row; kernels rely on it. `labels` are class codes (0, 1, ...), or numbers
+    as read where classes are not known yet, NaN where a row has none. The arrays a Stream yields are only valid until
+    the next batch is asked for, because their memory is used again: `copy()` what must live longer.
     """
 
     indptr: Int64s
@@ -60,6 +61,9 @@ class Batch(NamedTuple):
             self.labels[start:stop].copy(),
             self.weights[start:stop].copy(),
         )
+
+
+Batches = Generator[Batch, None, None]
 
 
 def empty_batch() -> Batch:

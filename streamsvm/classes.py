@@ -12,7 +12,7 @@ from streamsvm.errors import ConfigError, DataError
 ClassLabel = int | float | str
 
 
-class UndeclaredClass(DataError):
+class UndeclaredClassError(DataError):
     """A label that the classes known so far do not hold; `row` is its place in the batch."""
 
     def __init__(self, label: float, known: "ClassMap", row: int) -> None:
@@ -79,12 +79,12 @@ class ClassMap:
             is_value = labels == value
             if value not in self._seen and is_value.any():
                 if (value == 0 and -1 in self._seen) or (value == -1 and 0 in self._seen):
-                    raise UndeclaredClass(value, self, int(np.argmax(is_value)))
+                    raise UndeclaredClassError(value, self, int(np.argmax(is_value)))
                 self._seen.add(value)
             known |= is_value
         if not known.all():
             row = int(np.argmin(known))
-            raise UndeclaredClass(float(labels[row]), self, row)
+            raise UndeclaredClassError(float(labels[row]), self, row)
         codes: Float32s = np.where(np.isnan(labels), labels, (labels > 0).astype(np.float32))
         return codes
 
@@ -93,7 +93,7 @@ class ClassMap:
         known = (self._sorted[place] == labels) | np.isnan(labels)
         if not known.all():
             row = int(np.argmin(known))
-            raise UndeclaredClass(float(labels[row]), self, row)
+            raise UndeclaredClassError(float(labels[row]), self, row)
         codes: Float32s = np.where(np.isnan(labels), labels, self._codes[place])
         return codes
 

@@ -1,11 +1,11 @@
 """What can go wrong, as a tree. The command line turns each into one line and an exit code.
 
-    StreamSvmError
-      ConfigError      (exit 2)  a setting is unknown, wrong, or does not fit another one
-      SourceError      (exit 3)  a file or url cannot be found, opened, read or decompressed
-      DataError        (exit 4)  a row is malformed, out of range, or has an undeclared class
-        DivergedError            the numbers overflowed while learning
-      ModelError       (exit 5)  a model, cache or checkpoint file is damaged, foreign or does not fit
+StreamSvmError
+  ConfigError      (exit 2)  a setting is unknown, wrong, or does not fit another one
+  SourceError      (exit 3)  a file or url cannot be found, opened, read or decompressed
+  DataError        (exit 4)  a row is malformed, out of range, or has an undeclared class
+    DivergedError            the numbers overflowed while learning
+  ModelError       (exit 5)  a model, cache or checkpoint file is damaged, foreign or does not fit
 """
 
 

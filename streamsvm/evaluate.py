@@ -4,8 +4,8 @@ AUC comes from two histograms of scores, one for each class, with bins of equal 
 order). Pairs that fall into one bin count half; `auc_error` bounds what that can be off: half the share of such pairs.
 """
 
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Generator, Iterable
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -60,11 +60,12 @@ class Metrics:
         return (float(positive @ below) + 0.5 * same) / pairs, 0.5 * same / pairs
 
 
-def evaluate(model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
+def evaluate(model: Model, stream: Iterable[Batch]) -> dict[str, Any]:
     """The model's metrics over all rows; labels as written."""
     classes = model.class_map()
     metrics = Metrics(make_loss(model.loss))
-    with closing(iter(batches)) as rows:  # type: ignore[type-var]
+    rows = iter(stream)
+    with closing(rows) if isinstance(rows, Generator) else nullcontext():
         for batch in rows:
             coded = classes.encode(batch)
             metrics.update(model.scores(coded), coded.labels, coded.weights)

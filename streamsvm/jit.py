@@ -1,7 +1,7 @@
 """The only door to numba: how kernels are compiled, where their machine code is cached, and a few machine instructions.
 
-`kernel` marks one pass over a batch (releases the interpreter lock, cached on disk); `inlined` marks the row helpers that
-kernels are made of; `expose` lets a kernel call `loss.slope(score, label)` on a NamedTuple exactly as Python does.
+`kernel` marks one pass over a batch (releases the interpreter lock, cached on disk); `inlined` marks the row helpers
+that kernels are made of; `expose` lets a kernel call `loss.slope(score, label)` on a NamedTuple exactly as Python does.
 
 numba's cache is pickle, so it must only ever be read from a directory that nobody else can write: a per-user directory
 with mode 0700, named by a hash of this package's sources (numba itself does not notice an edit in another file). Where
@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -26,9 +26,7 @@ from numba.extending import intrinsic, overload_method
 
 from streamsvm.places import private_directory, user_cache_directory
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-DISABLED = bool(numba.config.DISABLE_JIT)
+DISABLED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 STALE_DAYS = 30
 
 
@@ -64,30 +62,27 @@ try:
 except OSError:
     CACHE = None
 if CACHE is not None:
-    numba.config.CACHE_DIR = str(CACHE)
+    numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
 
 
 def compiled_before() -> bool:
-    """Whether kernels of these sources were compiled on this machine earlier; False means the first use takes longer."""
+    """Whether kernels of these sources were compiled here earlier; False means that the first use takes longer."""
     return DISABLED or (CACHE is not None and any(CACHE.rglob("*.nbc")))
 
 
-def kernel(function: Function) -> Function:
+def kernel(function: Any) -> Any:
     """One pass over a batch."""
-    compiled: Function = numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy")(function)
-    return compiled
+    return numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy")(function)
 
 
-def inlined(function: Function) -> Function:
+def inlined(function: Any) -> Any:
     """A piece of a kernel, always inlined: without that, short rows lose 40 %."""
-    compiled: Function = numba.njit(forceinline=True, error_model="numpy")(function)
-    return compiled
+    return numba.njit(forceinline=True, error_model="numpy")(function)
 
 
-def cold(function: Function) -> Function:
+def cold(function: Any) -> Any:
     """A rarely taken path of a kernel, compiled on its own so that it takes no registers from the hot one."""
-    compiled: Function = numba.njit(error_model="numpy")(function)
-    return compiled
+    return numba.njit(error_model="numpy")(function)
 
 
 def expose(name: str, stub: Callable[..., Any]) -> None:
@@ -97,7 +92,8 @@ def expose(name: str, stub: Callable[..., Any]) -> None:
 
 
 # Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte or eight
-# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product. The plain Python forms serve NUMBA_DISABLE_JIT=1.
+# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product. The plain Python
+# forms serve NUMBA_DISABLE_JIT=1.
 
 if DISABLED:
 
@@ -108,8 +104,8 @@ if DISABLED:
         return np.uint64(int.from_bytes(text[position : position + 8].tobytes(), "little"))
 
     def trailing_zeros(word: Any) -> int:
-        word = int(word)
-        return (word & -word).bit_length() - 1
+        bits = int(word)
+        return (bits & -bits).bit_length() - 1
 
     def leading_zeros(word: Any) -> int:
         return 64 - int(word).bit_length()
@@ -120,8 +116,8 @@ if DISABLED:
 else:
 
     @intrinsic
-    def load8(typing_context, text, position):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def load8(typing_context, text, position):
+        def generate(context, builder, signature, arguments):
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             byte = builder.load(builder.gep(array.data, [arguments[1]]))
             return builder.zext(byte, ir.IntType(64))
@@ -129,8 +125,8 @@ else:
         return types.int64(text, types.int64), generate
 
     @intrinsic
-    def load64(typing_context, text, position):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def load64(typing_context, text, position):
+        def generate(context, builder, signature, arguments):
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             address = builder.gep(array.data, [arguments[1]])
             word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()))
@@ -140,22 +136,22 @@ else:
         return types.uint64(text, types.int64), generate
 
     @intrinsic
-    def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def trailing_zeros(typing_context, word):
+        def generate(context, builder, signature, arguments):
             return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
         return types.int64(types.uint64), generate
 
     @intrinsic
-    def leading_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def leading_zeros(typing_context, word):
+        def generate(context, builder, signature, arguments):
             return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
         return types.int64(types.uint64), generate
 
     @intrinsic
-    def multiply_high(typing_context, left, right):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def multiply_high(typing_context, left, right):
+        def generate(context, builder, signature, arguments):
             wide = ir.IntType(128)
             product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
             return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))

@@ -6,7 +6,7 @@ derivative where slopes are unbounded, and 0 where they are bounded: see `safe_r
 """
 
 import math
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from streamsvm.jit import expose
 
@@ -16,13 +16,13 @@ class Hinge(NamedTuple):
 
     margin: float = 1.0
 
-    def value(self, score, label):  # type: ignore[no-untyped-def]
+    def value(self, score, label):
         return max(0.0, self.margin - label * score)
 
-    def slope(self, score, label):  # type: ignore[no-untyped-def]
+    def slope(self, score, label):
         return -label if label * score < self.margin else 0.0
 
-    def bend(self):  # type: ignore[no-untyped-def]
+    def bend(self):
         return 0.0
 
 
@@ -31,14 +31,14 @@ class SquaredHinge(NamedTuple):
 
     margin: float = 1.0
 
-    def value(self, score, label):  # type: ignore[no-untyped-def]
+    def value(self, score, label):
         short = max(0.0, self.margin - label * score)
         return short * short
 
-    def slope(self, score, label):  # type: ignore[no-untyped-def]
+    def slope(self, score, label):
         return -2.0 * label * max(0.0, self.margin - label * score)
 
-    def bend(self):  # type: ignore[no-untyped-def]
+    def bend(self):
         return 2.0
 
 
@@ -47,22 +47,22 @@ class Logistic(NamedTuple):
 
     scale: float = 1.0
 
-    def value(self, score, label):  # type: ignore[no-untyped-def]
+    def value(self, score, label):
         margin = label * score * self.scale
         return math.log1p(math.exp(-margin)) if margin > 0.0 else math.log1p(math.exp(margin)) - margin
 
-    def slope(self, score, label):  # type: ignore[no-untyped-def]
+    def slope(self, score, label):
         margin = label * score * self.scale
         if margin > 0.0:
             small = math.exp(-margin)
             return -label * self.scale * small / (1.0 + small)
         return -label * self.scale / (1.0 + math.exp(margin))
 
-    def bend(self):  # type: ignore[no-untyped-def]
+    def bend(self):
         return 0.0
 
 
-Loss = Union[Hinge, SquaredHinge, Logistic]
+Loss = Hinge | SquaredHinge | Logistic
 
 LOSSES: dict[str, type[Any]] = {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
 
@@ -72,15 +72,15 @@ def make_loss(name: str) -> Loss:
     return loss
 
 
-def _value(self, score, label):  # type: ignore[no-untyped-def]
+def _value(self, score, label):
     return getattr(self.instance_class, "value", None)
 
 
-def _slope(self, score, label):  # type: ignore[no-untyped-def]
+def _slope(self, score, label):
     return getattr(self.instance_class, "slope", None)
 
 
-def _bend(self):  # type: ignore[no-untyped-def]
+def _bend(self):
     return getattr(self.instance_class, "bend", None)
 
 

@@ -1,9 +1,10 @@
 """Model: weights, bias, classes and how they came about; scoring, saving, loading.
 
-On disk a model is one safetensors file: tensors `weights` (float32; weights[j] belongs to index j) and `bias` (float64),
-and metadata that any safetensors reader shows. A SHA-256 over every byte of the file, taken with the digest's own 64
-characters as zeros, is part of the metadata, because safetensors has no checksum. The file is written piece by piece, so
-saving needs no second copy of the weights; reading goes through the safetensors library, which checks the layout.
+On disk a model is one safetensors file: tensors `weights` (float32; weights[j] belongs to index j) and `bias`
+(float64), and metadata that any safetensors reader shows. A SHA-256 over every byte of the file, taken with the
+digest's own 64 characters as zeros, is part of the metadata, because safetensors has no checksum. The file is written
+piece by piece, so saving needs no second copy of the weights; reading goes through the safetensors library, which
+checks the layout.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ class Model:
         return out
 
     def prediction_text(self, batch: Batch, what: str = "labels") -> bytes:
-        """One line a row: the class as the user wrote it, or the exact score, or the probability of the second class."""
+        """One line a row: the class as the user wrote it, the exact score, or the probability of the second class."""
         scores = self.scores(batch)
         if what == "labels":
             names = [self.class_text(code) for code in (0, 1)]
@@ -107,7 +108,7 @@ class Model:
         yield struct.pack("<Q", len(text))
         yield text
         yield bias.tobytes()
-        yield memoryview(weights).cast("B") if len(weights) else b""
+        yield weights.view(np.uint8).data
 
 
 def load_model(url: str) -> Model:
@@ -151,7 +152,7 @@ def _metadata(content: bytes, shown: str) -> dict[str, str]:
     if length > LARGEST_HEADER:
         raise ModelError(f"{shown}: not a streamsvm model")
     if len(content) < 8 + length:
-        raise ModelError(f"{shown}: truncated or damaged: {len(content)} bytes, but the header alone needs {8 + length}")
+        raise ModelError(f"{shown}: truncated or damaged: {len(content)} bytes, the header alone has {8 + length}")
     try:
         metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         return {str(key): str(value) for key, value in metadata.items()}

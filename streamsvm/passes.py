@@ -1,6 +1,6 @@
 """The passes of a run: the source first, the cache after it.
 
-    pass 1       source -> (cache writer) -> shuffle buffer -> solver      or the cache, in the same order, if it is there
+    pass 1       source -> (cache writer) -> shuffle buffer -> solver, or from the cache in the same order if it exists
     pass 2, ...  cache groups, mapped into memory and read ahead; with `shuffle`, in a new seeded order each pass
 
 Which rows come in which order depends on the source and the settings alone, not on whether a cache was there before.
@@ -12,16 +12,20 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.batch import Batch
+from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.jit import kernel
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, mixed, permute, permuted
 from streamsvm.stream import Stream
+
+if TYPE_CHECKING:
+    from streamsvm.io.cache import Cache, CacheWriter
 
 GROUPS_AHEAD = 4
 SPARE_SPACE = 64 << 20
@@ -36,7 +40,7 @@ class Passes:
         self._note = note
         self._temporary = cache == "auto"
         self._path = self._choose_path(cache, passes)
-        self._cache: "Cache | None" = None  # noqa: F821, UP037
+        self._cache: Cache | None = None
         self.fraction = 0.0  # of the current pass, where known
         if self._path is None and passes > 1 and not stream.repeatable:
             raise ConfigError("standard input can be read only once: several passes need a cache, but the cache is off")
@@ -76,7 +80,7 @@ class Passes:
                 for _ in batches:
                     pass
 
-    def batches(self, number: int) -> Iterator[Batch]:
+    def batches(self, number: int) -> Batches:
         """The rows of pass `number`, counted from 1."""
         stream = self.stream
         if number > 1 and self._cache is not None:
@@ -91,25 +95,25 @@ class Passes:
 
     # Where rows come from.
 
-    def _following(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _following(self, batches: Batches) -> Batches:
         """The batches, with the fraction of the source read so far."""
         size = self.stream.source.size
-        with closing(batches):  # type: ignore[type-var]
+        with closing(batches):
             for batch in batches:
                 self.fraction = min(1.0, self.stream.tally.bytes / size) if size else 0.0
                 yield batch
 
-    def _caching(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _caching(self, batches: Batches) -> Batches:
         """The batches, each written to the cache before it is handed on."""
-        from streamsvm.io.cache import CacheWriter
+        from streamsvm.io.cache import CacheWriter as Writer
 
         assert self._path is not None
-        writer: CacheWriter | None = CacheWriter(self._path, self._fingerprint())
+        writer: CacheWriter | None = Writer(self._path, self._fingerprint())
         try:
             for batch in self._following(batches):
-                writer = self._try(writer, lambda w, rows=batch: w.write(rows))  # type: ignore[misc]
+                writer = self._try(writer, batch)
                 yield batch
-            writer = self._try(writer, lambda w: w.finish())
+            writer = self._try(writer, None)
             if writer is not None:
                 writer = None
                 self._open(self._path, fresh=True)
@@ -117,12 +121,15 @@ class Passes:
             if writer is not None:
                 writer.abandon()
 
-    def _try(self, writer, action):  # type: ignore[no-untyped-def]
-        """Do something with the writer. A full disk ends a temporary cache, not the run, if the source can be reread."""
+    def _try(self, writer: "CacheWriter | None", batch: Batch | None) -> "CacheWriter | None":
+        """Write a batch, or the end. A full disk ends a temporary cache, not the run, if the source can be reread."""
         if writer is None:
             return None
         try:
-            action(writer)
+            if batch is None:
+                writer.finish()
+            else:
+                writer.write(batch)
             return writer
         except OSError as error:
             writer.abandon()
@@ -133,7 +140,7 @@ class Passes:
             self._path = None
             return None
 
-    def _from_cache(self, number: int, *, shuffled: bool) -> Iterator[Batch]:
+    def _from_cache(self, number: int, *, shuffled: bool) -> Batches:
         """The groups of the cache, loaded ahead on another thread; shuffled groups and rows if so wished."""
         assert self._cache is not None
         cache = self._cache
@@ -149,7 +156,7 @@ class Passes:
                 yield group
 
         def load(group: int) -> Batch:
-            batch = cache.group(group)
+            batch: Batch = cache.group(group)
             if shuffled:
                 return permuted(batch, mixed(seed, group))
             touch(batch.indices, batch.values)
@@ -176,9 +183,9 @@ class Passes:
         }
 
     def _open(self, path: Path, *, fresh: bool = False) -> None:
-        from streamsvm.io.cache import Cache
+        from streamsvm.io.cache import Cache as Opened
 
-        cache = Cache(path)
+        cache = Opened(path)
         if not fresh:
             try:
                 cache.refuse_if_stale(self._fingerprint())

@@ -8,7 +8,7 @@ the loop ends, by exhaustion, error, Ctrl-C or because its iterator was dropped,
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """The consumer is gone; raised inside the producer so that it ends."""
 
 
@@ -35,7 +35,7 @@ class Tokens:
             while self._used and self._used + count > self._limit and not self._stopped:
                 self._free.wait()
             if self._stopped:
-                raise Stopped
+                raise StoppedError
             self._used += count
 
     def give_back(self, count: int) -> None:
@@ -87,7 +87,7 @@ class _Line(Generic[Item, Result]):
 
 def ordered(
     produce: Callable[[], Iterator[Item]], work: Callable[[Item], Result], tokens: Tokens, threads: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """`work(item)` for every item of `produce()`, computed on `threads` threads, yielded in order."""
     line: _Line[Item, Result] = _Line()
     todo: SimpleQueue[_Ticket[Item, Result] | None] = SimpleQueue()
@@ -100,7 +100,7 @@ def ordered(
                 todo.put(ticket)
                 if tokens.stopped:
                     break
-        except Stopped:
+        except StoppedError:
             pass
         except BaseException as error:
             failed: _Ticket[Item, Result] = _Ticket(None, error)

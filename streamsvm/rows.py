@@ -49,10 +49,10 @@ def rescale(vector, factor):
 
 @inlined
 def safe_rate(eta, loss, slope, values, a, b, gain):
-    """eta, or less where it would overshoot: a steep step goes no further than to where the row's own loss is least.
+    """eta, or less where it would overshoot: a steep step goes no further than to where the row's loss is least.
 
-    Only losses with unbounded slopes need it (squared hinge), and there only rows on the wrong side. Without it one long
-    row after a quiet beginning can make the weights explode.
+    Only losses with unbounded slopes need it (squared hinge), and there only rows on the wrong side. Without it one
+    long row after a quiet beginning can make the weights explode.
     """
     bend = loss.bend()
     if bend > 0.0 and abs(slope) > bend:

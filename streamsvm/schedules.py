@@ -12,7 +12,7 @@ class InverseTime(NamedTuple):
     l2: float
     t0: float
 
-    def rate(self, t):  # type: ignore[no-untyped-def]
+    def rate(self, t):
         return 1.0 / (self.l2 * (t + self.t0))
 
 
@@ -22,12 +22,12 @@ class SlowDecay(NamedTuple):
     l2: float
     eta0: float
 
-    def rate(self, t):  # type: ignore[no-untyped-def]
+    def rate(self, t):
         root = math.sqrt(1.0 + self.l2 * self.eta0 * t)
         return self.eta0 / (root * math.sqrt(root))
 
 
-def _rate(self, t):  # type: ignore[no-untyped-def]
+def _rate(self, t):
     return getattr(self.instance_class, "rate", None)
 
 

@@ -7,11 +7,12 @@ Rows live in an arena of (index, value) pairs. New rows are appended; when the a
 its front. It is made at least twice as large as what lives in it, so moving costs about one copy per pair.
 """
 
-from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 import numpy as np
 
-from streamsvm.batch import Batch
+from streamsvm.batch import Batch, Batches
 from streamsvm.jit import inlined, kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -60,11 +61,12 @@ class ShuffleBuffer:
         self._values = np.empty(0, np.float32)
         self._end = 0  # of the used part of the arena
 
-    def shuffled(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            out = self.push(batch)
-            if out.rows:
-                yield out
+    def shuffled(self, batches: Batches) -> Batches:
+        with closing(batches):
+            for batch in batches:
+                out = self.push(batch)
+                if out.rows:
+                    yield out
         yield from self.drain()
 
     def push(self, batch: Batch) -> Batch:
@@ -89,15 +91,13 @@ class ShuffleBuffer:
         used = int(out.indptr[-1])
         return out._replace(indices=out.indices[:used], values=out.values[:used])
 
-    def drain(self) -> Iterator[Batch]:
+    def drain(self) -> Batches:
         """What is left, in random order, a thousand rows at a time."""
         order = np.arange(self._filled)
         permute(order, self._state)
         for a in range(0, self._filled, 1000):
             chosen = order[a : a + 1000]
-            yield gather(
-                self._starts, self._lengths, self._indices, self._values, self._labels, self._weights, chosen
-            )
+            yield gather(self._starts, self._lengths, self._indices, self._values, self._labels, self._weights, chosen)
         self._filled = 0
 
     def _append(self, batch: Batch, count: int) -> None:
@@ -140,7 +140,7 @@ def permuted(batch: Batch, seed: int) -> Batch:
     return gather(starts, np.diff(batch.indptr), batch.indices, batch.values, batch.labels, batch.weights, order)
 
 
-def gather(starts, lengths, indices, values, labels, weights, order) -> Batch:  # type: ignore[no-untyped-def]
+def gather(starts: Any, lengths: Any, indices: Any, values: Any, labels: Any, weights: Any, order: Any) -> Batch:
     """The rows named by `order`, copied into a batch."""
     indptr = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths[order], out=indptr[1:])

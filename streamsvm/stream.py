@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Bytes
+from streamsvm.batch import Batches, Bytes
 from streamsvm.errors import DataError
 from streamsvm.io import libsvm
 from streamsvm.io.decimals import PADDING
@@ -71,7 +71,7 @@ class Slot:
 
 
 class _Slots:
-    """Slots by their text buffer; at most a given number of bytes of them at a time, free ones of the usual size kept."""
+    """Slots by their text buffer: bounded by tokens, one a byte; free ones of the usual size are kept."""
 
     def __init__(self, block_size: int, tokens: Tokens) -> None:
         self._block_size = block_size
@@ -124,15 +124,15 @@ class Stream:
     def repeatable(self) -> bool:
         return self.source.repeatable
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Batches:
         return self.batches(seed=self.seed)
 
-    def batches(self, *, seed: int) -> Iterator[Batch]:
+    def batches(self, *, seed: int) -> Batches:
         """One pass; `seed` is that of the shuffle buffer."""
         rows = self.in_order()
         return ShuffleBuffer(self.shuffle, seed).shuffled(rows) if self.shuffle else rows
 
-    def in_order(self) -> Iterator[Batch]:
+    def in_order(self) -> Batches:
         """One pass in the order of the source, whatever `shuffle` says."""
         self.tally = Tally()
         left = self.limit
@@ -143,7 +143,7 @@ class Stream:
             left = None if left is None else left - batch.rows
             yield batch
 
-    def _parsed(self) -> Iterator[Batch]:
+    def _parsed(self) -> Batches:
         threads, block_size, text = self.reading.plan()
         tokens = Tokens(text)
         slots = _Slots(block_size, tokens)
@@ -179,3 +179,35 @@ class Stream:
         tally.bytes += block.size
         tally.rows += parsed.batch.rows
         tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
+
+
+def open_stream(
+    urls: str | list[str],
+    *,
+    labelled: bool = True,
+    hash_bits: int | None = None,
+    limit: int | None = None,
+    shuffle: int = 0,
+    seed: int = 0,
+    memory: int = 1_000_000_000,
+    threads: int = 0,
+) -> Stream:
+    """Batches of LIBSVM text from paths, globs, directories, urls or `-`; labels are as written in the text.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiny.svm")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("+1 1:0.5 7:2\\n-1 3:1\\n")
+    >>> for batch in open_stream(path):
+    ...     print(batch.labels, batch.indices)
+    [ 1. -1.] [1 7 3]
+    """
+    mask = (1 << hash_bits) - 1 if hash_bits else libsvm.LARGEST_INDEX
+    return Stream(
+        Source([urls] if isinstance(urls, str) else urls),
+        Dialect(labelled=labelled, mask=mask),
+        limit=limit,
+        shuffle=shuffle,
+        seed=seed,
+        reading=Reading(memory=memory, threads=threads),
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm import __version__
 from streamsvm.batch import Batch
-from streamsvm.classes import ClassMap, UndeclaredClass, classes_from
+from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from
 from streamsvm.config import DEFAULT_L2, Settings, expand, to_json_dict
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.evaluate import evaluate
@@ -135,7 +135,7 @@ class _Run:
         if self.settings.penalty.C is not None and self.rows is None:
             if not self.passes.will_cache:
                 raise ConfigError(
-                    "penalty.C needs the number of rows: set data.rows, keep a cache (--cache PATH), or use --l2 instead"
+                    "penalty.C needs the number of rows: set data.rows, keep a cache (--cache PATH), or use --l2"
                 )
             if not self.passes.cached:
                 self.listener.note("reading the data once to count its rows, because C depends on their number")
@@ -178,7 +178,7 @@ class _Run:
     def _continue_from(self, model: Model, solver: OnlineSolver) -> None:
         if model.recipe != self._recipe():
             raise ModelError(
-                f"the initial model was made with features {model.recipe}, this run has {self._recipe()}; they must agree"
+                f"the initial model has features {model.recipe}, this run has {self._recipe()}; they must agree"
             )
         solver.start_from(model.weights, model.bias)
         solver.scalars[T] = float(model.online.get("t", 0.0))
@@ -195,7 +195,7 @@ class _Run:
             try:
                 self._pass(number)
                 number += 1
-            except UndeclaredClass as error:
+            except UndeclaredClassError as error:
                 if number > 1 or not self.classes.open or not self.passes.will_cache:
                     raise DataError(f"{self._place(error.row)}: {error}") from error
                 self.listener.note(f"found label {error.label:g}: reading on to find all classes, then starting over")
@@ -218,7 +218,7 @@ class _Run:
         solver.begin_pass(number)
         watch = _FirstRows(self.listener.note, self.settings.data.shuffle) if number == 1 else None
         read_before = self.bytes
-        with closing(self.passes.batches(number)) as batches:  # type: ignore[type-var]
+        with closing(self.passes.batches(number)) as batches:
             for batch in batches:
                 coded = self.classes.encode(batch)
                 if watch is not None:

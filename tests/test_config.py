@@ -64,15 +64,16 @@ def test_defaults():
     assert to_json_dict(load()) == {
         "data": {
             "train": None, "test": None, "format": "auto", "on_bad_row": "raise", "max_bad_rows": 1000,
-            "classes": None, "shuffle": 0, "limit": None, "rows": None, "max_line": 16_000_000,
+            "classes": None, "shuffle": 0, "limit": None, "rows": None, "max_expansion": 1000,
+            "max_line": 16_000_000,
         },
         "features": {"hash_bits": None, "dim": None},
-        "loss": "hinge",
+        "loss": "squared_hinge",
         "penalty": {"l2": None, "C": None},
         "bias": {"kind": "penalised", "scale": 1.0},
         "solver": {"name": "asgd", "passes": 1, "init": None, "eta0": "auto"},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "cache": "auto"},
-        "output": {"model": None},
+        "output": {"model": "model.safetensors"},
     }  # fmt: skip
 
 
@@ -103,7 +104,7 @@ ACCEPTED = [
     ("solver: {passes: 3}", "solver.name", "asgd"),
     ("solver: {eta0: 1e-1}", "solver.eta0", 0.1),
     ("solver: {name: pegasos, project: no}", "solver.project", False),
-    ("solver: {name: pegasos, average: on}", "solver.average", True),
+    ("solver: {name: pegasos, project: off}", "solver.project", False),
     ("run: {memory: 512MiB}", "run.memory", 2**29),
     ("run: {memory: 1e9}", "run.memory", 10**9),
     ("run: {threads: 2}", "run.threads", 2),
@@ -176,7 +177,7 @@ REFUSED = [
     ("solver: {init: ''}", "solver.init: must not be empty (got '')"),
     ("solver: sdg", "solver.name: must be one of sgd, asgd, pegasos (got 'sdg'); did you mean 'sgd'?"),
     ("solver: {name: [sgd]}", "solver.name: must be one of sgd, asgd, pegasos (got ['sgd'])"),
-    ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'average'"
+    ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'batch_size'"
                       " (got ['sgd'])"),
     ("data: 5", "data: must be a section with keys such as 'classes' (got 5)"),
     ("data: a.svm", "data: must be a section with keys such as 'classes' (got 'a.svm')"),
@@ -184,6 +185,7 @@ REFUSED = [
     ("data: {shuffle: 99999999999999999999}",
      "data.shuffle: must be at most 9223372036854775807 (got 99999999999999999999)"),
     ("data: {limit: 0}", "data.limit: must be at least 1 (got 0)"),
+    ("data: {max_expansion: 0}", "data.max_expansion: must be at least 1 (got 0)"),
     ("data: {on_bad_row: ignore}", "data.on_bad_row: must be one of raise, skip (got 'ignore')"),
     ("data: {train: []}", "data.train: must be a path or url, or a list of them, as text (in quotes if it looks"
                           " like a number) (got [])"),
@@ -413,7 +415,7 @@ def test_environment(monkeypatch):
     assert found.output.model is None
     monkeypatch.setenv("STREAMSVM__LOSS", "logistic")
     assert load_settings().loss == "logistic"
-    assert load().loss == "hinge"
+    assert load().loss == "squared_hinge"
 
 
 def test_environment_errors():
@@ -523,7 +525,7 @@ def test_hash_bits_over_dim(write):
 
 
 def test_another_solver_keeps_what_it_knows(write):
-    pegasos = write("solver: {name: pegasos, passes: 3, init: m, batch_size: 7, average: true}", "pegasos.yaml")
+    pegasos = write("solver: {name: pegasos, passes: 3, init: m, batch_size: 7, project: false}", "pegasos.yaml")
     sgd = write("solver: {passes: 4, eta0: 0.5}", "sgd.yaml")
     for found in (
         load(pegasos, overrides={"solver.name": "sgd"}),
@@ -722,7 +724,7 @@ def solvers():
     return st.fixed_dictionaries({"name": st.sampled_from(["sgd", "asgd"])}, optional={**shared, "eta0": step}) | (
         st.fixed_dictionaries(
             {"name": st.just("pegasos")},
-            optional={**shared, "batch_size": st.integers(1, 99), "project": st.booleans(), "average": st.booleans()},
+            optional={**shared, "batch_size": st.integers(1, 99), "project": st.booleans()},
         )
     )
 

@@ -208,7 +208,7 @@ def _say_if_compiling(quiet: bool = False) -> None:
     from streamsvm.jit import compiled_before
 
     if not quiet and not compiled_before():
-        print("compiling kernels for this machine; only the first run does this (about 20 s)", file=sys.stderr, flush=True)
+        print("compiling kernels for this machine, once (about 10 s)", file=sys.stderr, flush=True)
 
 
 def _class_names(model: "Model") -> str:
@@ -219,7 +219,9 @@ def _class_names(model: "Model") -> str:
 def predict(
     model_file: ModelFile,
     inputs: Sources,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write. [default: standard output]")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="File to write. [default: standard output]")
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write scores instead of labels.")] = False,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write the probability of the second class (logistic models).")
@@ -240,12 +242,12 @@ def predict(
 
     model = load_model(expand(model_file))
     if probabilities and model.loss != "logistic":
-        raise ModelError(f"{model_file}: probabilities need a model trained with --loss logistic, this one has {model.loss}")
+        raise ModelError(f"{model_file}: probabilities need --loss logistic; this model was trained with {model.loss}")
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False)
     what = "scores" if scores else "probabilities" if probabilities else "labels"
     target: Any = written_atomically(expand(output)) if output else nullcontext(sys.stdout.buffer)
     try:
-        with target as out, closing(iter(stream)) as batches:
+        with target as out, closing(stream.in_order()) as batches:
             for batch in batches:
                 out.write(model.prediction_text(batch, what))
                 out.flush()
@@ -315,4 +317,3 @@ def inspect(
 
     found = describe(expand(file), top)
     print(json.dumps(found) if as_json else render(found))
-

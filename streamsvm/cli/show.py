@@ -196,7 +196,7 @@ def summary(result: dict[str, Any], model_text: str) -> str:
     ]
     if result["loss"] is not None:
         lines.append(
-            f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % (each row predicted, then learned)"
+            f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % (rows predicted, then learned)"
         )
     if result.get("test"):
         lines.append("test     " + metrics_line(result["test"]))

@@ -1,8 +1,8 @@
 """The cache: rows parsed once, kept as an Arrow IPC file that later passes map into memory.
 
 A cache is a sequence of record batches ("groups") with columns `label, weight, indices list<uint32>, values
-list<float>`; any Arrow tool can open it. A group is closed at GROUP_ROWS rows or GROUP_FEATURES features, whichever comes
-first, so groups depend on the rows alone. Labels are kept as written in the source.
+list<float>`; any Arrow tool can open it. A group is closed at GROUP_ROWS rows or GROUP_FEATURES features, whichever
+comes first, so groups depend on the rows alone. Labels are kept as written in the source.
 
 The schema's metadata holds the fingerprint of the source and of every option that decides what is parsed. A cache whose
 fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete.
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamsvm.batch import Batch
-from streamsvm.errors import ModelError, SourceError
+from streamsvm.errors import DataError, ModelError, SourceError
 from streamsvm.io.files import sync_directory
 
 FORMAT = "streamsvm-cache"
@@ -79,7 +79,9 @@ class CacheWriter:
         labels = np.unique(batch.labels)
         self._classes.update(labels.tolist())
         if len(self._classes) > MOST_CLASSES:
-            raise ModelError(f"more than {MOST_CLASSES} different labels: these look like numbers to predict, not classes")
+            raise DataError(
+                f"more than {MOST_CLASSES} different labels: they look like numbers to predict, not classes"
+            )
         done = 0
         while done < batch.rows:
             done += self._fill(batch, done)
@@ -96,7 +98,8 @@ class CacheWriter:
         if count > 0:
             last = int(batch.indptr[start + count])
             rows = slice(self._rows, self._rows + count)
-            self._indptr[self._rows + 1 : self._rows + count + 1] = batch.indptr[start + 1 : start + count + 1] - first + used
+            ends = batch.indptr[start + 1 : start + count + 1] - first + used
+            self._indptr[self._rows + 1 : self._rows + count + 1] = ends
             self._labels[rows] = batch.labels[start : start + count]
             self._weights[rows] = batch.weights[start : start + count]
             self._indices[used : used + last - first] = batch.indices[first:last]
@@ -198,11 +201,13 @@ class Cache:
     def refuse_if_stale(self, expected: Fingerprint | None) -> None:
         """ModelError when this is not a cache of what `expected` describes."""
         if expected is None:
-            raise ModelError(f"{self.path}: a cache of this source cannot be used again, because it cannot be told "
-                             "whether the source has changed; delete it, or name another --cache")  # fmt: skip
+            raise ModelError(
+                f"{self.path}: exists, but whether it is a cache of this source cannot be told; "
+                "delete it, or name another --cache"
+            )
         if self.fingerprint != expected:
             difference = _difference(self.fingerprint or {}, expected)
-            raise ModelError(f"{self.path}: stale cache: {difference}; delete it to make a new one, or name another --cache")
+            raise ModelError(f"{self.path}: stale cache: {difference}; delete it, or name another --cache")
 
     def close(self) -> None:
         self._map.close()

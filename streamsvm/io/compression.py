@@ -98,7 +98,7 @@ def _zstd(window: int) -> Callable[[], Any]:
         from compression import zstd
     else:
         from backports import zstd
-    options = {zstd.DecompressionParameter.window_log_max: max(10, min(31, window.bit_length() - 1))}
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: max(10, min(31, window.bit_length() - 1))}
     return lambda: zstd.ZstdDecompressor(options=options)
 
 

@@ -86,7 +86,7 @@ def short_decimal(whole, fraction, digits):
 
 @inlined
 def bracket(mantissa, power):
-    """Two doubles, equal or neighbours, between which `mantissa 10^power` lies; nonzero mantissa, power in the table."""
+    """Two doubles, equal or neighbours, that enclose `mantissa 10^power`; mantissa not 0, power in the table."""
     shift = leading_zeros(mantissa)
     normal = mantissa << np.uint64(shift)
     high, low = _POWER_HIGH[power - _SMALLEST], _POWER_LOW[power - _SMALLEST]

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Bytes, Float32s, Float64s, Int64s, Uint32s
-from streamsvm.errors import DataError
+from streamsvm.batch import Batch, Bytes, Float32s, Int64s, Uint32s
 from streamsvm.io.decimals import (
     HARD,
     NOT_A_NUMBER,
     NUMBER,
-    PADDING,
     TOO_LARGE,
     first_digits,
     load8,
@@ -107,7 +105,9 @@ def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip_
         lines += 1
         start = after
         assert (start, row, feature) != before
-    batch = Batch(out.indptr[: row + 1], out.indices[:feature], out.values[:feature], out.labels[:row], out.weights[:row])
+    batch = Batch(
+        out.indptr[: row + 1], out.indices[:feature], out.values[:feature], out.labels[:row], out.weights[:row]
+    )
     batch.weights.fill(1.0)
     return Parsed(batch, lines, faults)
 
@@ -169,15 +169,17 @@ def _explain(text: Bytes, status: int, position: int, lines: int) -> tuple[Fault
     return Fault(position, lines, message), position + int(stops[0]) + 1
 
 
-def raise_fault(fault: Fault, place: str) -> None:
-    raise DataError(f"{place}: {fault.message}")
-
-
 @inlined
 def skip_line(text, position):
     while text[position] != 10:
         position += 1
     return position
+
+
+@inlined
+def starts_qid(text, position):
+    """Whether `qid:` stands at `position`."""
+    return load64(text, position) & np.uint64(0xFFFFFFFF) == np.uint64(0x3A646971)
 
 
 @cold
@@ -279,7 +281,7 @@ def parse_rows(
             if np.abs(value) > LARGEST_LABEL:
                 return LABEL_RANGE, token, row, begun, lines, hard, wanted
             labels[row] = value
-        elif c == 58 or (text[token] == 113 and text[token + 1] == 105):  # index: or qi(d:)
+        elif c == 58 or starts_qid(text, token):
             if labelled:
                 return NO_LABEL, token, row, begun, lines, hard, wanted
             labels[row] = np.nan
@@ -292,7 +294,7 @@ def parse_rows(
         least = np.uint64(0)  # what the next index must reach for the row to be sorted
         unsorted = False
         while True:
-            # Usual tokens, one after the other: `index:value ` with up to 7 index digits and d.ddddddd or d as the value.
+            # Usual tokens, one after the other: `index:value ` with up to 7 index digits and d.ddddddd or d as value.
             while True:
                 word = load64(text, position)
                 stops = non_digits(word)
@@ -339,7 +341,7 @@ def parse_rows(
                 position = skip_line(text, position)
                 break
             token = position
-            if c == 113 and text[position + 1] == 105 and text[position + 2] == 100 and text[position + 3] == 58:  # qid:
+            if starts_qid(text, position):
                 while text[position] > 32:
                     position += 1
                 continue

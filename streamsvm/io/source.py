@@ -262,10 +262,11 @@ class Source:
         """What must be unchanged for a cache of this source to be valid; None where that cannot be known."""
         if any(part.stamp is None for part in self.parts):
             return None
-        return [[os.path.abspath(p.shown) if scheme_of(p.url) is None else p.shown, p.size, p.stamp] for p in self.parts]
+        names = [os.path.abspath(p.shown) if scheme_of(p.url) is None else p.shown for p in self.parts]
+        return [[name, part.size, part.stamp] for name, part in zip(names, self.parts, strict=True)]
 
     def blocks(self, block_size: int, buffers: Buffers, stopped: Callable[[], bool]) -> Iterator[Block]:
-        """Blocks of whole lines. Buffers are bytearrays from `buffers.take`, with room for a newline beyond their end."""
+        """Blocks of whole lines, in buffers that come from and go back to `buffers`."""
         for part in self.parts:
             with closing(_Input(part, self.limits, stopped)) as opened:
                 yield from self._cut(part.shown, opened, block_size, buffers, stopped)

@@ -23,6 +23,7 @@ REMOTE_EXTRAS: dict[str, str | None] = {
     "smb": None,
 }
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)(?:::|://)")
 
 
@@ -33,10 +34,18 @@ def scheme_of(url: str) -> str | None:
 
 
 def redact_url(url: str) -> str:
-    """The url without user, password, query string and fragment; a plain path as it is."""
-    if scheme_of(url) in (None, "file", "local"):
+    """The url without user, password, query and fragment, fit for logs and model files; paths stay as they are.
+
+    A password with an unescaped `/`, `?` or `#` in it hides its `@` from the usual rules; what then looks like a
+    host with a port that is no number is taken for a user, because a mangled url is better than a printed secret.
+    """
+    found = _URL.search(url)
+    if not found:
         return url
-    head, _, rest = url.partition("://")
-    rest = re.split(r"[?#]", rest, maxsplit=1)[0] if scheme_of(url) in ("http", "https") else rest.split("?", 1)[0]
-    host, slash, path = rest.partition("/")
-    return f"{head}://{host.rsplit('@', 1)[-1]}{slash}{path}"
+    rest = url[found.end() :]
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "@" in host:
+        rest = rest[host.rindex("@") + 1 :]
+    elif "@" in rest and not re.fullmatch(r"\[.*\](:[0-9]*)?|[^:]*(:[0-9]*)?", host):
+        rest = rest[rest.rindex("@") + 1 :]
+    return url[: found.end()] + re.split(r"[?#]", rest, maxsplit=1)[0]

@@ -1,8 +1,8 @@
 """What every online solver is: something that learns from batches, in row order, and can say where it stands.
 
-Solvers hold all their numbers in two arrays: `vector` (float32, `columns` numbers for each feature, side by side, so that
-a feature's state sits in one cache line) and `scalars` (float64). That is also what `state` returns and `restore` takes,
-bit for bit; neither `state` nor `model` changes anything.
+Solvers hold all their numbers in two arrays: `vector` (float32, `columns` numbers for each feature, side by side, so
+that a feature's state sits in one cache line) and `scalars` (float64). That is also what `state` returns and `restore`
+takes, bit for bit; neither `state` nor `weights` changes anything.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ State = dict[str, npt.NDArray[Any]]
 
 
 class Bias(NamedTuple):
-    """How the bias learns, as two numbers: `gain` is the square of its constant feature, `decay` whether l2 shrinks it."""
+    """How the bias learns: `gain` is the square of its constant feature, `decay` 1 where l2 shrinks it, else 0."""
 
     gain: float = 1.0
     decay: float = 1.0
@@ -115,6 +115,7 @@ class OnlineSolver(ABC):
 
     def finish(self) -> None:
         """The end of all passes."""
+        self.end_pass()
 
     @property
     def step_size(self) -> float | None:

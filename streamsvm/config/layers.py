@@ -14,8 +14,9 @@ The rules are given as data, a `Shape`, so that nothing here repeats the setting
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .config_text import cut, did_you_mean, redact_url, show
-from .config_yaml import Marked, Place, Problems, mark, plain, read_file, read_value
+from streamsvm.config.wording import cut, did_you_mean, show
+from streamsvm.config.yaml_text import Marked, Place, Problems, mark, plain, read_file, read_value
+from streamsvm.io.urls import redact_url
 
 ENVIRONMENT_PREFIX = "STREAMSVM__"
 

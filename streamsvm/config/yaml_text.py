@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from .config_text import cut, format_size, redact_url, show
-from .errors import ConfigError
+from streamsvm.config.wording import cut, format_size, show
+from streamsvm.errors import ConfigError
+from streamsvm.io.urls import redact_url
 
 MAX_FILE = 1_000_000  # bytes; a settings file is a page or two
 MAX_VALUES = 100_000  # with aliases expanded: ten lines of them can describe more values than memory holds
@@ -245,7 +246,7 @@ class _Builder:
             key = key_node.value
             before = len(self._problems)
             value = self.build(value_node, (*path, key), depth + 1)
-            if False:
+            if key in found:
                 first = found[key].place.line
                 self._problems.add(self._at(line), (*path, key), f"given twice (first on line {first})")
             elif len(self._problems) == before or isinstance(value.value, dict):

@@ -22,9 +22,9 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
-from .config_layers import Shape, unknown_key
-from .config_text import format_size, one_of, parse_size, show
-from .errors import ConfigError
+from streamsvm.config.layers import Shape, unknown_key
+from streamsvm.config.wording import format_size, one_of, parse_size, show
+from streamsvm.errors import ConfigError
 
 DEFAULT_L2 = 1e-5
 SIZE = "size in bytes"  # marks the fields that people read and write as 256MB
@@ -253,7 +253,6 @@ class PegasosSettings(AnySolver, title="solver: pegasos"):
     name: Literal["pegasos"] = Field(default="pegasos", description="The algorithm.")
     batch_size: Count = Field(default=1, description="Rows per step.")
     project: bool = Field(default=True, description="Project the weights onto the ball that holds the optimum.")
-    average: bool = Field(default=False, description="Return the average of the weights rather than the last.")
 
 
 _DEFAULT_SOLVER = "asgd"
@@ -284,7 +283,9 @@ class RunSettings(Section, title="run"):
 class OutputSettings(Section, title="output"):
     """What is written at the end."""
 
-    model: Text | None = Field(default=None, description="File for the trained model.")
+    model: Text | None = Field(
+        default="model.safetensors", description="File for the trained model; null keeps none."
+    )
 
 
 class Settings(Section, title="streamsvm settings"):
@@ -293,7 +294,7 @@ class Settings(Section, title="streamsvm settings"):
     data: DataSettings = Field(default=DataSettings(), description="Where the rows come from and how they are read.")
     features: FeatureSettings = Field(default=FeatureSettings(), description="How many weights there are.")
     loss: Literal["hinge", "squared_hinge", "logistic"] = Field(
-        default="hinge", description="What a wrong or uncertain score costs."
+        default="squared_hinge", description="What a wrong or uncertain score costs."
     )
     penalty: PenaltySettings = Field(default=PenaltySettings(), description="Penalty on large weights: l2 or C.")
     bias: BiasSettings = Field(default=BiasSettings(), description="The constant term, or in short its kind.")

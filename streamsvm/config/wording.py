@@ -1,4 +1,4 @@
-"""How settings look as text: sizes, urls without their secrets, `${NAME}` references, and the words of an error.
+"""How settings look as text: sizes, `${NAME}` references, and the words of an error.
 
 Nothing here knows the settings themselves, and nothing here needs more than the standard library.
 """
@@ -10,7 +10,8 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from .errors import ConfigError
+from streamsvm.errors import ConfigError
+from streamsvm.io.urls import redact_url
 
 MAX_SHOWN = 60  # characters of a wrong value that an error repeats
 
@@ -20,7 +21,6 @@ _UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?(?:e\+?[0-9]{1,2})?)\s*([kmgt]?i?b)?", re.IGNORECASE)
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -50,24 +50,6 @@ def format_size(size: int) -> str:
             whole, tenth = divmod(size * 10 // scale, 10)
             return f"{whole}.{tenth}{unit}" if tenth else f"{whole}{unit}"
     return str(size)
-
-
-def redact_url(url: str) -> str:
-    """The url without user, password, query and fragment, fit for logs and model files; paths stay as they are.
-
-    A password with an unescaped `/`, `?` or `#` in it hides its `@` from the usual rules; what then looks like a
-    host with a port that is no number is taken for a user, because a mangled url is better than a printed secret.
-    """
-    found = _URL.search(url)
-    if not found:
-        return url
-    rest = url[found.end() :]
-    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    if "@" in host:
-        rest = rest[host.rindex("@") + 1 :]
-    elif "@" in rest and not re.fullmatch(r"\[.*\](:[0-9]*)?|[^:]*(:[0-9]*)?", host):
-        rest = rest[rest.rindex("@") + 1 :]
-    return url[: found.end()] + re.split(r"[?#]", rest, maxsplit=1)[0]
 
 
 def expand(text: str, environ: Mapping[str, str] | None = None) -> str:

@@ -1,7 +1,7 @@
 """YAML to validated settings, and settings to YAML. Everything about configuration can be imported from here.
 
-The way of a setting: `config_yaml` reads it with its line, `config_layers` merges files, environment and command line,
-`config_schema` checks it, and this module reports all that is wrong in one error or hands out `Settings`.
+The way of a setting: `yaml_text` reads it with its line, `layers` merges files, environment and command line,
+`schema` checks it, and this module reports all that is wrong in one error or hands out `Settings`.
 """
 
 import os
@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from .config_layers import collect, place_of
-from .config_schema import (
+from streamsvm.config.layers import collect, place_of
+from streamsvm.config.schema import (
     DEFAULT_L2,
     SHAPE,
     SIZE,
@@ -26,8 +26,9 @@ from .config_schema import (
     check,
     schema,
 )
-from .config_text import expand, format_size, parse_size, redact_url
-from .config_yaml import Problems, dump, plain
+from streamsvm.config.wording import expand, format_size, parse_size
+from streamsvm.config.yaml_text import Problems, dump, plain
+from streamsvm.io.urls import redact_url
 
 __all__ = [
     "DEFAULT_L2",
@@ -125,7 +126,7 @@ def _changed(settings: Settings) -> dict[str, Any]:
 
 _STARTER: dict[str, object] = {
     "data.train": "train.svm",
-    "loss": "hinge",
+    "loss": "squared_hinge",
     "penalty.l2": DEFAULT_L2,
     "solver.name": "asgd",
     "solver.passes": 1,
