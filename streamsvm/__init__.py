@@ -9,7 +9,7 @@ The rooms, in the order data travels:
     classes         labels as written -> class codes
     solvers/        one algorithm per file; losses, schedules and rows are what their kernels are made of
     model           weights and how they came about; evaluate measures them
-    train           the whole story on one screen; config says what it may be; cli shows it
+    training        the whole story on one screen; config says what it may be; cli shows it
 
     >>> from streamsvm import load_model, open_stream, train
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamsvm.config import Settings, load_settings
     from streamsvm.model import Model, load_model
     from streamsvm.stream import Stream, open_stream
-    from streamsvm.train import train
+    from streamsvm.training import train
 
 _HOMES = {
     "Model": "model",
@@ -31,7 +31,7 @@ _HOMES = {
     "load_model": "model",
     "load_settings": "config",
     "open_stream": "stream",
-    "train": "train",
+    "train": "training",
 }
 
 __all__ = ["Model", "Settings", "Stream", "__version__", "load_model", "load_settings", "open_stream", "train"]

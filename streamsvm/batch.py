@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsvm.jit import quick
+
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
@@ -39,8 +41,7 @@ class Batch(NamedTuple):
     @property
     def width(self) -> int:
         """The largest index plus one."""
-        ends = self.indptr[1:][np.diff(self.indptr) > 0]
-        return int(self.indices[ends - 1].max()) + 1 if len(ends) else 0
+        return int(widest(self.indptr, self.indices))
 
     def copy(self) -> "Batch":
         return self.take(0, self.rows)
@@ -89,3 +90,13 @@ def concatenate(batches: list[Batch]) -> Batch:
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.weights for part in parts]),
     )
+
+
+@quick
+def widest(indptr, indices):
+    """The largest index plus one; a row's last index is its largest."""
+    largest = np.int64(-1)
+    for i in range(len(indptr) - 1):
+        if indptr[i + 1] > indptr[i]:
+            largest = max(largest, np.int64(indices[indptr[i + 1] - 1]))
+    return largest + 1

@@ -8,6 +8,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.jit import quick
 
 ClassLabel = int | float | str
 
@@ -36,7 +37,7 @@ class ClassMap:
     def __init__(self, classes: list[ClassLabel] | None = None) -> None:
         self.open = classes is None
         self._declared: list[ClassLabel] = list(classes or [])
-        self._seen: set[int] = set()
+        self._signs = np.zeros(3, np.bool_)  # whether -1, 0, 1 were seen
         self._sorted = np.empty(0, np.float32)
         self._codes = np.empty(0, np.float32)
         if classes is not None:
@@ -58,9 +59,9 @@ class ClassMap:
         """The classes in the order of their codes."""
         if not self.open:
             return self._declared
-        if not self._seen:
+        if not self._signs.any():
             return []
-        return [0, 1] if 0 in self._seen else [-1, 1]
+        return [0, 1] if self._signs[1] else [-1, 1]
 
     @property
     def numbers(self) -> Float32s:
@@ -74,18 +75,10 @@ class ClassMap:
         return batch._replace(labels=codes)
 
     def _encode_open(self, labels: Float32s) -> Float32s:
-        known = np.isnan(labels)
-        for value in (-1, 0, 1):
-            is_value = labels == value
-            if value not in self._seen and is_value.any():
-                if (value == 0 and -1 in self._seen) or (value == -1 and 0 in self._seen):
-                    raise UndeclaredClassError(value, self, int(np.argmax(is_value)))
-                self._seen.add(value)
-            known |= is_value
-        if not known.all():
-            row = int(np.argmin(known))
-            raise UndeclaredClassError(float(labels[row]), self, row)
-        codes: Float32s = np.where(np.isnan(labels), labels, (labels > 0).astype(np.float32))
+        codes = np.empty(len(labels), np.float32)
+        row = encode_signs(labels, codes, self._signs)
+        if row >= 0:
+            raise UndeclaredClassError(float(labels[row]), self, int(row))
         return codes
 
     def _encode_declared(self, labels: Float32s) -> Float32s:
@@ -103,3 +96,24 @@ def classes_from(labels: set[float]) -> list[ClassLabel]:
     if not labels <= {-1.0, 0.0, 1.0} or {-1.0, 0.0} <= labels:
         return [int(v) if float(v).is_integer() else v for v in sorted(labels)]
     return [0, 1] if 0.0 in labels else [-1, 1]
+
+
+@quick
+def encode_signs(labels, codes, signs):
+    """Codes of {-1, +1} or {0, 1}, NaN kept; returns the first row whose label is neither, or -1."""
+    for i in range(len(labels)):
+        label = labels[i]
+        if label == 1.0:
+            codes[i] = 1.0
+            signs[2] = True
+        elif label == -1.0 and not signs[1]:
+            codes[i] = 0.0
+            signs[0] = True
+        elif label == 0.0 and not signs[0]:
+            codes[i] = 0.0
+            signs[1] = True
+        elif np.isnan(label):
+            codes[i] = label
+        else:
+            return i
+    return -1

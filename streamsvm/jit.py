@@ -75,6 +75,11 @@ def kernel(function: Any) -> Any:
     return numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy")(function)
 
 
+def quick(function: Any) -> Any:
+    """A kernel of microseconds: it keeps the interpreter lock, because getting it back would take longer."""
+    return numba.njit(cache=CACHE is not None, error_model="numpy")(function)
+
+
 def inlined(function: Any) -> Any:
     """A piece of a kernel, always inlined: without that, short rows lose 40 %."""
     return numba.njit(forceinline=True, error_model="numpy")(function)

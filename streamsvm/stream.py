@@ -9,11 +9,12 @@ that come out depends on the source, `limit`, `shuffle` and the seed alone: neve
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batches, Bytes
+from streamsvm.batch import Batch, Batches, Bytes
 from streamsvm.errors import DataError
 from streamsvm.io import libsvm
 from streamsvm.io.decimals import PADDING
@@ -22,7 +23,7 @@ from streamsvm.io.source import Block, Origin, Source
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 20
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 READING_SHARE = 4  # a quarter of the memory budget goes to blocks in flight
 SHOWN_FAULTS = 5
 
@@ -135,16 +136,8 @@ class Stream:
     def in_order(self) -> Batches:
         """One pass in the order of the source, whatever `shuffle` says."""
         self.tally = Tally()
-        left = self.limit
-        for batch in self._parsed():
-            if left is not None and batch.rows >= left:
-                yield batch.slice(0, left)
-                return
-            left = None if left is None else left - batch.rows
-            yield batch
-
-    def _parsed(self) -> Batches:
         threads, block_size, text = self.reading.plan()
+        skip = self.max_bad_rows if self.skip_bad else 0
         tokens = Tokens(text)
         slots = _Slots(block_size, tokens)
 
@@ -153,32 +146,44 @@ class Stream:
 
         def work(block: Block) -> tuple[Block, Parsed]:
             slot = slots.of(block.buffer)
-            return block, libsvm.parse(slot.array, 0, block.size, self.dialect, slot.rows, self.skip_bad)
+            return block, libsvm.parse(slot.array, 0, block.size, self.dialect, slot.rows, skip)
 
-        for block, parsed in ordered(produce, work, tokens, threads):
-            self._account(block, parsed)
-            if parsed.batch.rows:
-                yield parsed.batch
-            slots.give_back(block.buffer)
+        with closing(ordered(produce, work, tokens, threads)) as blocks:
+            for block, parsed in blocks:
+                batch, error = self._account(block, parsed)
+                if batch.rows:
+                    yield batch
+                if error:
+                    raise error
+                if self.tally.rows == self.limit:
+                    return
+                slots.give_back(block.buffer)
 
-    def _account(self, block: Block, parsed: Parsed) -> None:
-        """Count the block, number its lines, and raise what is wrong with it."""
+    def _account(self, block: Block, parsed: Parsed) -> tuple[Batch, DataError | None]:
+        """Count the block and number its lines: its rows up to the limit, and what is wrong with the row after them."""
         tally = self.tally
+        batch, faults = parsed.batch, parsed.faults
         first = 1 if block.origin.offset == 0 else tally.origin.line
-        for fault in parsed.faults:
-            place = f"{block.origin.url}:{first + fault.line}"
+        tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
+        tally.bytes += block.size
+        if self.limit is not None and batch.rows >= self.limit - tally.rows:
+            batch = batch.slice(0, self.limit - tally.rows)
+            faults = [fault for fault in faults if fault.row < batch.rows]
+        for fault in faults:
+            message = f"{block.origin.url}:{first + fault.line}: {fault.message}"
             if not self.skip_bad:
-                raise DataError(f"{place}: {fault.message}")
+                return self._counted(batch), DataError(message)
+            if tally.bad_rows == self.max_bad_rows:
+                more = f" (more than {self.max_bad_rows} bad rows skipped: data.max_bad_rows)"
+                return self._counted(batch.slice(0, fault.row)), DataError(message + more)
             tally.bad_rows += 1
             if len(tally.faults) < SHOWN_FAULTS:
-                tally.faults.append(f"{place}: {fault.message}")
-            if tally.bad_rows > self.max_bad_rows:
-                raise DataError(
-                    f"{place}: {fault.message} (more than {self.max_bad_rows} bad rows skipped: data.max_bad_rows)"
-                )
-        tally.bytes += block.size
-        tally.rows += parsed.batch.rows
-        tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
+                tally.faults.append(message)
+        return self._counted(batch), None
+
+    def _counted(self, batch: Batch) -> Batch:
+        self.tally.rows += batch.rows
+        return batch
 
 
 def open_stream(

@@ -339,7 +339,7 @@ def test_alias_bomb_is_refused_quickly(write):
 
 
 def test_unreadable_files(write, tmp_path):
-    write("loss: hinge", "secret.yaml")
+    write("loss: squared_hinge", "secret.yaml")
     Path("secret.yaml").chmod(0)
     assert errors("none.yaml") == ["none.yaml: no such file"]
     assert errors(str(tmp_path)) == [f"{tmp_path}: is a directory, not a settings file"]
@@ -648,7 +648,7 @@ def test_to_yaml(write):
         "  max_line: 16MB",
         "  cache: 'off'",
         "  name: pegasos",
-        "loss: hinge",
+        "loss: squared_hinge",
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [

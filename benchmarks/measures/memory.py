@@ -13,7 +13,7 @@ from process import PeerFailedError, memory_of
 
 IDLE = """
 import sys, importlib
-for name in ("numpy", "numba", "pyarrow", "streamsvm", "streamsvm.cli", "streamsvm.train", "streamsvm.model"):
+for name in ("numpy", "numba", "pyarrow", "streamsvm", "streamsvm.cli", "streamsvm.training", "streamsvm.model"):
     try:
         importlib.import_module(name)
     except ImportError:

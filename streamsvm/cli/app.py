@@ -9,7 +9,7 @@ import typer
 
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
-from streamsvm.config import Settings, expand, load_settings, to_yaml
+from streamsvm.config import Settings, expand, load_settings, summary_lines, to_yaml
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def train(
     from streamsvm.cli.show import listener_for, summary
 
     if not quiet:
-        print(_comment(to_yaml(settings)), file=sys.stderr, flush=True)
+        print("\n".join(f"# {line}" for line in summary_lines(settings)), file=sys.stderr, flush=True)
     _say_if_compiling(quiet)
-    from streamsvm.train import train as run
+    from streamsvm.training import train as run
 
     listener = listener_for(as_json=as_json, quiet=quiet)
     try:
@@ -200,10 +200,6 @@ def _number_or_text(text: str) -> int | float | str:
     return text.strip()
 
 
-def _comment(text: str) -> str:
-    return "\n".join(f"# {line}" for line in text.rstrip().splitlines())
-
-
 def _say_if_compiling(quiet: bool = False) -> None:
     from streamsvm.jit import compiled_before
 
@@ -238,7 +234,7 @@ def predict(
     _say_if_compiling()
     from streamsvm.io.files import written_atomically
     from streamsvm.model import load_model
-    from streamsvm.train import make_source, test_stream
+    from streamsvm.training import make_source, test_stream
 
     model = load_model(expand(model_file))
     if probabilities and model.loss != "logistic":
@@ -280,7 +276,7 @@ def evaluate(
     _say_if_compiling()
     from streamsvm.evaluate import evaluate as run
     from streamsvm.model import load_model
-    from streamsvm.train import make_source, test_stream
+    from streamsvm.training import make_source, test_stream
 
     model = load_model(expand(model_file))
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model)

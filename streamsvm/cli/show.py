@@ -20,12 +20,13 @@ class Lines:
         self._shown_at = 0.0
         self._before: Progress | None = None
         self._now: Progress | None = None
-        self._headed = False
+        self._first: Progress | None = None
 
     def note(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
     def progress(self, now: Progress) -> None:
+        self._first = self._first or now
         if self._now is not None and now.pass_number != self._now.pass_number and self._before is not self._now:
             self._show(self._now)
         self._now = now
@@ -35,19 +36,25 @@ class Lines:
     def _show(self, now: Progress) -> None:
         if now.loss is None:
             return
-        if not self._headed:
-            self._headed = True
+        if self._before is None:
             self.header()
-        self.line(now, *_since(self._before, now))
+        self.line(now, self._rate(now), *_since(self._before, now))
         self._next = 2 * now.examples
         self._shown_at = now.seconds
         self._before = now
 
+    def _rate(self, now: Progress) -> float | None:
+        """MB/s since the previous line."""
+        since = self._before or self._first
+        if since is None or now.seconds <= since.seconds:
+            return None
+        return (now.bytes - since.bytes) / 1e6 / (now.seconds - since.seconds)
+
     def header(self) -> None:
         print(HEADER, file=self._out)
 
-    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
-        print(row(now, new_loss, new_error), file=self._out, flush=True)
+    def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
+        print(row(now, rate, new_loss, new_error), file=self._out, flush=True)
 
     def end(self) -> None:
         """The last line, if it has not been shown."""
@@ -58,10 +65,9 @@ class Lines:
         """Leave the terminal as it was, however the run ended."""
 
 
-def row(now: Progress, new_loss: float, new_error: float) -> str:
-    megabytes = now.bytes / 1e6
+def row(now: Progress, rate: float | None, new_loss: float, new_error: float) -> str:
     return (
-        f"{now.pass_number:>5} {now.examples:>13,} {megabytes:>9,.1f} {megabytes / max(now.seconds, 1e-9):>7,.0f} "
+        f"{now.pass_number:>5} {now.examples:>13,} {now.bytes / 1e6:>9,.1f} {f'{rate:,.0f}' if rate else '':>7} "
         f"{now.loss:>9.5f} {100 * (now.error or 0):>7.2f}% {new_loss:>9.5f} {100 * new_error:>7.2f}%"
     )
 
@@ -94,7 +100,7 @@ class JsonLines(Lines):
     def header(self) -> None:
         pass
 
-    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
+    def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
         shown = {
             "pass": now.pass_number,
             "examples": now.examples,
@@ -141,8 +147,8 @@ class Live(Lines):
     def header(self) -> None:
         self._bar.console.print(HEADER, style="bold")
 
-    def line(self, now: Progress, new_loss: float, new_error: float) -> None:
-        self._bar.console.print(row(now, new_loss, new_error), markup=False)
+    def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
+        self._bar.console.print(row(now, rate, new_loss, new_error), markup=False)
 
     def progress(self, now: Progress) -> None:
         super().progress(now)
@@ -156,7 +162,7 @@ class Live(Lines):
             number=now.pass_number,
             passes=now.passes,
             examples=now.examples,
-            rate=now.bytes / 1e6 / max(now.seconds, 1e-9),
+            rate=self._rate(now) or 0.0,
             loss=now.loss or 0.0,
         )
 

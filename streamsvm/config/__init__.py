@@ -46,6 +46,7 @@ __all__ = [
     "parse_size",
     "redact_url",
     "schema",
+    "summary_lines",
     "template",
     "to_json_dict",
     "to_yaml",
@@ -84,6 +85,21 @@ def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
         return dump(_tree(settings))
     changed = _changed(settings)
     return dump(changed) if changed else "# every setting has its default value\n"
+
+
+def summary_lines(settings: Settings) -> list[str]:
+    """The settings in a few lines of YAML, a section a line, without what is not set: what a run prints first."""
+    lines = []
+    for key, value in _tree(settings).items():
+        if isinstance(value, dict):
+            value = {name: given for name, given in value.items() if given is not None}
+            if key == "penalty" and settings.penalty.is_default:
+                value = {"l2": DEFAULT_L2}
+            if value:
+                lines.append(f"{key}: {dump(value, flow=True).strip()}")
+        else:
+            lines.append(dump({key: value}).strip())
+    return lines
 
 
 def to_json_dict(settings: Settings) -> dict[str, Any]:

@@ -298,7 +298,7 @@ for _first_letter, _resolvers in _Loader.yaml_implicit_resolvers.items():
         _Dumper.add_implicit_resolver(_tag, _regex, [_first_letter])
 
 
-def dump(tree: object) -> str:
-    """YAML for plain values: keys in the order given, mappings in block style, short lists on one line."""
-    text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=10**6, allow_unicode=True)
+def dump(tree: object, *, flow: bool = False) -> str:
+    """YAML for plain values: keys in the order given, mappings in block or flow style, short lists on one line."""
+    text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=flow, width=10**6, allow_unicode=True)
     return str(text)

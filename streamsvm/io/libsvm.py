@@ -5,6 +5,7 @@ loads and no loop; everything unusual (long numbers, exponents, tabs, comments) 
 Rows whose indices are not strictly increasing are sorted and their duplicates added up before the row is closed.
 """
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,10 @@ LARGEST_INDEX = 2**32 - 1
 LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
 SHOWN = 60  # characters of an offending token in a message
 
+_NUMBER = re.compile(rb"[+-]?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")  # what `read_number` reads
+_TOKEN = re.compile(rb"[^ \t\r\n]{0,%d}" % (4 * SHOWN))
+_LINE = re.compile(rb"[^\n]*\n")
+
 
 class Dialect(NamedTuple):
     """What the parser may accept: a recipe, part of a cache's fingerprint."""
@@ -54,10 +59,11 @@ class Rows(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A malformed row: byte position and line within its block, and what is wrong with it."""
+    """A malformed row: where in its block it stands, and what is wrong with it."""
 
-    position: int
+    position: int  # of the offending byte
     line: int
+    row: int  # good rows before it
     message: str
 
 
@@ -85,26 +91,24 @@ def make_rows(size: int) -> Rows:
     )
 
 
-def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip_bad: bool) -> Parsed:
+def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip: int = 0) -> Parsed:
     """All rows of `text[start:stop]`, which ends in a newline and has PADDING more bytes behind it.
 
-    The first malformed row ends the batch; with `skip_bad` it is left out, and so are the others like it.
+    Up to `skip` malformed rows are left out; one more ends the batch.
     """
     faults: list[Fault] = []
     row = feature = lines = 0
     while start < stop:
-        before = start, row, feature
         status, start, row, feature, more = _parse_exactly(text, start, stop, row, feature, dialect, out)
         lines += more
         if status == OK:
             break
-        fault, after = _explain(text, status, start, lines)
-        faults.append(fault)
-        if not skip_bad:
+        message, after = _explain(text, status, start)
+        faults.append(Fault(start, lines, row, message))
+        if len(faults) > skip:
             break
         lines += 1
         start = after
-        assert (start, row, feature) != before
     batch = Batch(
         out.indptr[: row + 1], out.indices[:feature], out.values[:feature], out.labels[:row], out.weights[:row]
     )
@@ -130,24 +134,24 @@ def _parse_exactly(
             return status, position, rows, features, lines
         elif hard > len(at):
             at, decided = np.empty(hard, np.int64), np.empty(hard, np.float32)
+            known = 0
         else:
-            for i in range(hard):
-                decided[i] = float(_token(text, int(at[i]), b" \t\r\n#:"))
+            with np.errstate(over="ignore"):  # the kernel refuses an infinity
+                for i in range(hard):
+                    decided[i] = float(_found(_NUMBER, text, int(at[i])))
             known = hard
 
 
-def _token(text: Bytes, position: int, ends: bytes = b" \t\r\n") -> bytes:
-    window = text[position : position + 4096].tobytes()
-    stop = next((i for i, byte in enumerate(window) if byte in ends), None)
-    if stop is None and len(window) == 4096:  # a number of thousands of digits is still a number
-        window = text[position:].tobytes()
-        stop = next((i for i, byte in enumerate(window) if byte in ends), len(window))
-    return window[:stop]
+def _found(pattern: re.Pattern[bytes], text: Bytes, position: int) -> bytes:
+    """What `pattern` matches at `position`."""
+    match = pattern.match(text.data, position)
+    assert match is not None
+    return match.group()
 
 
-def _explain(text: Bytes, status: int, position: int, lines: int) -> tuple[Fault, int]:
+def _explain(text: Bytes, status: int, position: int) -> tuple[str, int]:
     """A sentence about the row, and where the next line starts."""
-    token = _token(text, position).decode("utf-8", "backslashreplace")
+    token = _found(_TOKEN, text, position).decode("utf-8", "backslashreplace")
     shown = repr(token if len(token) <= SHOWN else token[: SHOWN - 3] + "...")
     lowered = token.lower()
     if "nan" in lowered or "inf" in lowered:
@@ -162,11 +166,7 @@ def _explain(text: Bytes, status: int, position: int, lines: int) -> tuple[Fault
             VALUE_RANGE: f"{shown}: the value does not fit in single precision (largest is 3.4e38)",
             INDEX_RANGE: f"{shown}: the index is too large for this model or for 32 bits",
         }[status]
-    tail = text[position:]
-    stops = np.flatnonzero(tail[:65536] == 10)
-    if not len(stops):
-        stops = np.flatnonzero(tail == 10)
-    return Fault(position, lines, message), position + int(stops[0]) + 1
+    return message, position + len(_found(_LINE, text, position))
 
 
 @inlined

@@ -119,17 +119,16 @@ def asgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
         t += c
         keep /= t * (t + 1.0) * (t + 2.0) * (t + 3.0)
         eta = schedule.rate(t)
+        scale *= max(0.0, 1.0 - c * eta * l2)
+        b *= max(0.0, 1.0 - c * eta * l2 * bias.decay)
         if scale < SMALLEST_SCALE or beta < SMALLEST_BETA:
             rebase(vector, scale, alpha, beta)
             scale, alpha, beta = 1.0, 0.0, 1.0
-        scale *= 1.0 - c * eta * l2
-        b *= 1.0 - c * eta * l2 * bias.decay
         slope = loss.slope(score, label)
         if slope != 0.0:
-            eta = safe_rate(eta, loss, slope, values, first, last, bias.gain)
-            step = -c * eta * slope / scale
-            pair_axpy(vector, indices, values, first, last, step, -alpha * step / beta)
-            b -= c * eta * slope * bias.gain
+            step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
+            pair_axpy(vector, indices, values, first, last, -step / scale, alpha / beta * step / scale)
+            b -= step * bias.gain
         alpha = keep * alpha + (1.0 - keep) * scale
         beta *= keep
         mean_b = keep * mean_b + (1.0 - keep) * b

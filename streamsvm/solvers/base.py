@@ -18,7 +18,7 @@ from streamsvm.losses import Loss
 from streamsvm.rows import row_dot, row_norm2
 
 # Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
-SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, OWN = range(9)
+SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
 
 TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
@@ -63,12 +63,10 @@ class OnlineSolver(ABC):
         self.problem = problem
         self.dim = dim
         self.memory = memory
-        self.pass_number = 1
-        self._before_pass = 0
         self.width = dim  # one more than the largest index seen
         self.vector: Float32s = np.empty(0, np.float32)
         self.scalars: Float64s = np.zeros(OWN + self.own_scalars)
-        self.scalars[SCALE] = 1.0
+        self.scalars[[SCALE, PASS]] = 1.0
         self.scalars[STEP] = eta0 or 0.0
         self._trial: list[Batch] | None = [] if self.has_step_size and eta0 is None else None
         if dim:
@@ -95,7 +93,9 @@ class OnlineSolver(ABC):
         if self._trial is None:
             self._learn(batch)
             return
-        self._trial.append(batch.copy())
+        kept = weighty(batch)
+        self.scalars[SEEN] += batch.rows - kept.rows
+        self._trial.append(kept)
         if (
             sum(kept.rows for kept in self._trial) >= TRIAL_ROWS
             or sum(kept.features for kept in self._trial) >= TRIAL_FEATURES
@@ -104,14 +104,16 @@ class OnlineSolver(ABC):
 
     def begin_pass(self, number: int) -> None:
         """Count losses from zero again."""
-        self.pass_number = number
-        self._before_pass = int(self.scalars[SEEN])
+        self.scalars[PASS] = number
+        self.scalars[BEFORE] = self.scalars[SEEN]
         self.scalars[[WEIGHT, LOSS, WRONG]] = 0.0
 
     def end_pass(self) -> None:
         """Rows that wait for a step size, because there are only a few, are learned now."""
-        if self._trial:
+        if any(kept.rows for kept in self._trial or []):
             self._choose_step_size()
+        if not np.isfinite(np.sum(self.vector, dtype=np.float64)):
+            self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]))
 
     def finish(self) -> None:
         """The end of all passes."""
@@ -145,12 +147,16 @@ class OnlineSolver(ABC):
         self._reserve(batch.width)
         bad = self.run(batch)
         if bad >= 0:
-            row = int(self.scalars[SEEN]) - self._before_pass + bad + 1
-            raise DivergedError(
-                f"diverged in pass {self.pass_number} at row {row} with step size {self.scalars[STEP]:.3g}: the scores "
-                "overflow. Scale the features to about 1, or set a smaller solver.eta0 or a larger penalty.l2"
-            )
+            self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
         self.scalars[SEEN] += batch.rows
+
+    def _diverged(self, row: int) -> None:
+        eta = self.step_size or 1.0 / (self.problem.l2 * max(1.0, self.scalars[T]))
+        remedy = "a smaller solver.eta0 or a larger penalty.l2" if self.has_step_size else "a larger penalty.l2"
+        raise DivergedError(
+            f"diverged in pass {self.scalars[PASS]:.0f} at row {row} with step size {eta:.3g}: the scores overflow. "
+            f"Scale the features to about 1, or set {remedy}"
+        )
 
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
@@ -219,6 +225,13 @@ def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) 
         while abs(best) < 40 and cost(best + direction) < cost(best):
             best += direction
     return float(start * 2.0**best)
+
+
+def weighty(batch: Batch) -> Batch:
+    """A copy without the rows of weight 0: nothing may depend on them, a step size neither."""
+    if batch.weights.all():
+        return batch.copy()
+    return concatenate([batch.slice(row, row + 1) for row in np.flatnonzero(batch.weights).tolist()])
 
 
 def compact(rows: Batch) -> Batch:

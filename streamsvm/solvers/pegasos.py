@@ -72,6 +72,7 @@ class Pegasos(OnlineSolver):
             self.problem.l2, self.problem.bias, self.batch_size, self.project,
             self.vector, self.scalars, self._waiting_indices, self._waiting_values,
         )  # fmt: skip
+        super().finish()
 
     def weights(self) -> tuple[Float32s, float]:
         return self.vector[: self.width] * self.scalars[SCALE].astype("float32"), float(self.scalars[BIAS])

@@ -73,9 +73,9 @@ def sgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
             scale = 1.0
         slope = loss.slope(score, label)
         if slope != 0.0:
-            eta = safe_rate(eta, loss, slope, values, first, last, bias.gain)
-            row_axpy(vector, indices, values, first, last, -c * eta * slope / scale)
-            b -= c * eta * slope * bias.gain
+            step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
+            row_axpy(vector, indices, values, first, last, -step / scale)
+            b -= step * bias.gain
     scalars[SCALE], scalars[T], scalars[BIAS] = scale, t, b
     scalars[WEIGHT], scalars[LOSS], scalars[WRONG] = seen, total, wrong
     return -1

@@ -217,7 +217,8 @@ class _Run:
         solver = self.solver
         solver.begin_pass(number)
         watch = _FirstRows(self.listener.note, self.settings.data.shuffle) if number == 1 else None
-        read_before = self.bytes
+        from_cache = self.passes.cached
+        before = self.bytes
         with closing(self.passes.batches(number)) as batches:
             for batch in batches:
                 coded = self.classes.encode(batch)
@@ -229,7 +230,8 @@ class _Run:
                     raise DivergedError(f"{self._place(0)}: {error}") from error
                 self._tell_step_size()
                 self.features += coded.features
-                self.bytes = read_before + (self.passes.stream.tally.bytes if number == 1 else 0)
+                read = self.passes.stream.tally.bytes
+                self.bytes = self.bytes + 8 * coded.features if from_cache else before + read
                 self.listener.progress(self._progress(number))
         solver.end_pass()
         self._tell_step_size()

@@ -1,0 +1,518 @@
+"""What every online solver promises, checked for every solver with every loss and every kind of bias."""
+
+import re
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_rows import batch_of, bits, cut, equal_weights, made_up, run_passes, select
+
+from streamsvm.batch import Batch, empty_batch
+from streamsvm.errors import ConfigError, DataError, DivergedError
+from streamsvm.losses import LOSSES, Hinge, SquaredHinge, make_loss
+from streamsvm.solvers import SOLVERS, OnlineSolver
+from streamsvm.solvers import base as solver_base
+from streamsvm.solvers.base import SEEN, STEP, WEIGHT, WRONG, Problem, T, make_bias
+
+TRIAL_ROWS, TRIAL_FEATURES = 40, 150
+ROWS = made_up(110, seed=1)
+L2 = 0.02
+
+# Each solver with a step size it chooses and with one given; mini-batches that do not divide anything.
+OPTIONS: dict[str, list[dict[str, Any]]] = {"pegasos": [{}, {"batch_size": 7}, {"batch_size": 3, "project": False}]}
+VARIANTS = [(name, options) for name in SOLVERS for options in OPTIONS.get(name, [{}, {"eta0": 0.25}])]
+BIASES = ["penalised", "free", "none"]
+
+Make = Callable[..., OnlineSolver]
+
+
+def maker(name: str, options: dict[str, Any], loss: str, bias: str) -> Make:
+    problem = Problem(make_loss(loss), L2, make_bias(bias, 1.5))
+
+    def make(**more: Any) -> OnlineSolver:
+        return SOLVERS[name](problem, **options, **more)
+
+    return make
+
+
+def described(variant: tuple[str, dict[str, Any]]) -> str:
+    return "-".join([variant[0], *(f"{key}{value}" for key, value in variant[1].items())])
+
+
+@pytest.fixture(params=BIASES)
+def bias(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=list(LOSSES))
+def loss(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=VARIANTS, ids=described)
+def make(request: pytest.FixtureRequest, loss: str, bias: str) -> Make:
+    return maker(*request.param, loss, bias)
+
+
+@pytest.fixture(params=VARIANTS, ids=described)
+def make_hinge(request: pytest.FixtureRequest) -> Make:
+    """For what does not depend on the loss or the bias."""
+    return maker(*request.param, "hinge", "penalised")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_trial() -> Iterator[None]:
+    """Step sizes are chosen on a few rows, so that small tests get past that point."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver_base, "TRIAL_ROWS", TRIAL_ROWS)
+        patch.setattr(solver_base, "TRIAL_FEATURES", TRIAL_FEATURES)
+        yield
+
+
+few = settings(max_examples=12, deadline=None, derandomize=True)
+
+
+def points(rows: int, most: int = 8) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, rows), max_size=most)
+
+
+# The order of rows alone decides.
+
+
+def test_cutting_the_rows_differently_does_not_change_one_bit(make: Make) -> None:
+    @few
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        rows = ROWS.slice(0, data.draw(st.integers(0, ROWS.rows)))
+        pieces = cut(rows, data.draw(points(rows.rows)))
+        whole, parts = make(), make()
+        for number in (1, 2):
+            for solver, batches in ((whole, [rows]), (parts, pieces)):
+                solver.begin_pass(number)
+                for batch in batches:
+                    solver.learn(batch)
+            assert bits(whole.state()) == bits(parts.state())
+            whole.end_pass()
+            parts.end_pass()
+            assert bits(whole.state()) == bits(parts.state())
+        whole.finish()
+        parts.finish()
+        assert bits(whole.state()) == bits(parts.state())
+
+    check()
+
+
+@pytest.mark.parametrize("cut_at", [TRIAL_ROWS - 1, TRIAL_ROWS, TRIAL_ROWS + 1])
+@pytest.mark.parametrize("name", ["asgd", "sgd"])
+def test_the_boundary_of_the_trial_is_a_row_not_a_batch(
+    name: str, cut_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solver_base, "TRIAL_FEATURES", 1 << 20)
+    make = maker(name, {}, "hinge", "penalised")
+    whole, parts = make(), make()
+    run_passes(whole, [ROWS])
+    run_passes(parts, cut(ROWS, [cut_at]))
+    assert bits(whole.state()) == bits(parts.state())
+
+
+@pytest.mark.parametrize("name", ["asgd", "sgd"])
+def test_the_boundary_of_the_trial_by_features_is_a_row_not_a_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver_base, "TRIAL_ROWS", 1 << 20)
+    make = maker(name, {}, "logistic", "free")
+    results = {str(bits(run_passes(make(), cut(ROWS, [at])).state())) for at in range(0, ROWS.rows, 3)}
+    assert len(results) == 1
+
+
+# state() and restore().
+
+
+def test_going_on_from_a_state_equals_never_having_stopped(make: Make) -> None:
+    @few
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        stops = data.draw(st.lists(st.tuples(st.integers(1, 2), st.integers(0, ROWS.rows)), min_size=1, max_size=3))
+        solver = make()
+        for number in (1, 2):
+            solver.begin_pass(number)
+            here = sorted(row for pass_number, row in stops if pass_number == number)
+            for piece in cut(ROWS, here)[:-1]:
+                solver.learn(piece)
+                state = solver.state()
+                solver = make()
+                solver.restore(state)
+            solver.learn(ROWS.slice(here[-1] if here else 0, ROWS.rows))
+            solver.end_pass()
+        state = solver.state()
+        solver = make()
+        solver.restore(state)
+        solver.finish()
+        assert bits(solver.state()) == bits(run_passes(make(), [ROWS], 2).state())
+
+    check()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10])
+def test_a_state_before_a_step_size_is_chosen_or_inside_a_mini_batch(make_hinge: Make, rows: int) -> None:
+    early = ROWS.slice(0, rows)
+    stopped, straight = make_hinge(), make_hinge()
+    stopped.learn(early)
+    resumed = make_hinge()
+    resumed.restore(stopped.state())
+    straight.learn(early)
+    assert bits(resumed.state()) == bits(stopped.state()) == bits(straight.state())
+    for solver in (resumed, straight):
+        solver.end_pass()
+        solver.begin_pass(2)
+        solver.learn(ROWS)
+        solver.finish()
+    assert bits(resumed.state()) == bits(straight.state())
+
+
+def test_a_state_restores_into_a_solver_that_has_already_learned_something_else(make_hinge: Make) -> None:
+    good = make_hinge()
+    good.learn(ROWS.slice(0, 50))
+    other = make_hinge()
+    other.learn(made_up(80, 60, seed=9))
+    other.restore(good.state())
+    for solver in (good, other):
+        solver.learn(ROWS.slice(50, ROWS.rows))
+        solver.finish()
+    assert bits(good.state()) == bits(other.state())
+
+
+def test_looking_at_a_solver_changes_nothing(make: Make) -> None:
+    watched, left_alone = make(), make()
+    for solver in (watched, left_alone):
+        for piece in cut(ROWS, range(5, ROWS.rows, 9)):
+            solver.learn(piece)
+            if solver is watched:
+                for array in solver.state().values():
+                    array[...] = 77  # a copy: scribbling on it is harmless
+                solver.weights()[0][...] = 77
+        solver.finish()
+    assert bits(watched.state()) == bits(left_alone.state())
+
+
+def test_states_hold_plain_arrays(make_hinge: Make) -> None:
+    solver = make_hinge()
+    solver.learn(ROWS.slice(0, 10))
+    for name, array in solver.state().items():
+        assert array.dtype.kind in "fiu", name
+
+
+def test_a_restored_solver_names_the_same_row_when_it_diverges(make_hinge: Make) -> None:
+    quiet = equal_weights(ROWS)
+    loud = batch_of([{0: 3e38, 1: 3e38}] * 5, [1, 0, 1, 0, 1])
+    messages = []
+    for stop in (False, True):
+        solver = make_hinge()
+        solver.begin_pass(1)
+        solver.learn(quiet)
+        solver.end_pass()
+        solver.begin_pass(2)
+        solver.learn(quiet.slice(0, 60))
+        if stop:
+            state = solver.state()
+            solver = make_hinge()
+            solver.restore(state)
+        solver.vector[:] = 1.0
+        with pytest.raises(DivergedError) as caught:
+            solver.learn(loud)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "in pass 2 at row 61 " in messages[0]
+
+
+# Rows that say nothing.
+
+
+def test_rows_of_weight_zero_change_nothing(make: Make) -> None:
+    silent = batch_of([{0: 1e30, 29: -5.0}, {}, {3: 1.0}], [1.0, 0.0, 1.0], [0.0] * 3)
+    kept = select(ROWS, np.flatnonzero(ROWS.weights).tolist())
+    mixed = make()
+    for piece in cut(kept, range(2, kept.rows, 11)):
+        mixed.learn(silent)
+        mixed.learn(piece)
+    mixed.learn(silent)
+    mixed.finish()
+    plain = run_passes(make(), [kept])
+    assert mixed.scalars[SEEN] > plain.scalars[SEEN]  # they are rows, and are counted
+    mixed.scalars[SEEN] = plain.scalars[SEEN]
+    assert bits(mixed.state()) == bits(plain.state())
+
+
+def test_a_weight_of_two_is_two_units_of_time(make_hinge: Make) -> None:
+    solver = run_passes(make_hinge(), [ROWS])
+    assert solver.scalars[WEIGHT] == ROWS.weights.sum()
+    if SOLVERS["pegasos"] is not type(solver):  # its clock ticks once for each mini-batch
+        assert solver.scalars[T] == ROWS.weights.sum()
+
+
+def test_an_empty_batch_changes_nothing(make: Make) -> None:
+    mixed = make()
+    mixed.learn(empty_batch())
+    mixed.end_pass()
+    mixed.begin_pass(1)
+    for piece in cut(ROWS, [3, 50]):
+        mixed.learn(empty_batch())
+        mixed.learn(piece)
+        mixed.learn(ROWS.slice(7, 7))
+    mixed.finish()
+    assert bits(mixed.state()) == bits(run_passes(make(), [ROWS]).state())
+
+
+def test_no_rows_at_all(make: Make) -> None:
+    solver = run_passes(make(), [])
+    weights, b = solver.weights()
+    assert len(weights) == 0 and b == 0.0 and solver.scalars[SEEN] == 0
+    solver = run_passes(make(), [empty_batch()])
+    assert len(solver.weights()[0]) == 0
+
+
+def test_one_row(make: Make, bias: str) -> None:
+    solver = run_passes(make(), [batch_of([{2: 1.0, 4: -2.0}], [1])])
+    weights, b = solver.weights()
+    assert len(weights) == 5 and weights[2] > 0 > weights[4] and np.all(weights[[0, 1, 3]] == 0)
+    assert b > 0 if bias != "none" else b == 0
+    assert solver.scalars[[SEEN, WEIGHT, WRONG]].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("row", [{}, {3: 0.0}], ids=["label only", "stored zeros"])
+def test_rows_without_features_teach_the_bias_alone(make: Make, bias: str, row: dict[int, float]) -> None:
+    weights, b = run_passes(make(), [batch_of([row] * 60, [1] * 60)]).weights()
+    assert not weights.any()
+    assert b > 0 if bias != "none" else b == 0
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_one_class_only(make: Make, code: int) -> None:
+    rows = equal_weights(ROWS)._replace(labels=np.full(ROWS.rows, code, np.float32))
+    weights, b = run_passes(make(), [rows], 2).weights()
+    assert np.isfinite(weights).all() and np.isfinite(b)
+    if b:
+        assert (b > 0) == bool(code)
+
+
+# The vector.
+
+
+def growing() -> Batch:
+    """Rows whose indices grow, past the room that is set aside at first."""
+    rows = [{j % 7: 1.0, 20 * j: 0.5 * (-1) ** j, 20 * j + 3: 1.0} for j in range(8, 110)]
+    return batch_of(rows, [float(j % 3 == 0) for j in range(8, 110)])
+
+
+def test_growing_with_the_largest_index_equals_room_from_the_start(make: Make) -> None:
+    rows = growing()
+    grown = run_passes(make(), cut(rows, range(0, rows.rows, 5)), 2)
+    fixed = run_passes(make(dim=rows.width), [rows], 2)
+    assert grown.width == rows.width == 2184
+    assert bits(grown.state()) == bits(fixed.state())
+    roomy = run_passes(make(dim=5000), [rows], 2)
+    assert len(roomy.weights()[0]) == 5000 and not roomy.weights()[0][rows.width :].any()
+    assert roomy.weights()[0][: rows.width].tobytes() == grown.weights()[0].tobytes()
+
+
+def test_an_index_beyond_dim_is_refused(make_hinge: Make) -> None:
+    solver = make_hinge(dim=30)
+    run_passes(solver, [ROWS])
+    with pytest.raises(DataError, match=r"index 30 is out of range: features\.dim is 30"):
+        run_passes(solver, [batch_of([{30: 1.0}], [1])])
+
+
+def test_what_cannot_fit_is_refused_before_it_is_allocated(make_hinge: Make) -> None:
+    budget = 3 << 20
+    solver = make_hinge(memory=budget)
+    solver.learn(ROWS.slice(0, 5))
+    huge = batch_of([{1: 1.0, 2**32 - 2: 1.0}], [1])
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"index 4294967294: .* or raise --memory") as caught:
+            solver.learn(huge)
+            solver.end_pass()
+        assert tracemalloc.get_traced_memory()[1] < budget
+    finally:
+        tracemalloc.stop()
+    (bits_named,) = set(re.findall(r"hash.bits:? (\d+)", str(caught.value)))
+    fitting = make_hinge(memory=budget, dim=1 << int(bits_named))
+    assert fitting.bytes_for(fitting.dim) <= budget
+    with pytest.raises(ConfigError, match="hash_bits"):  # and one more would not
+        make_hinge(memory=budget, dim=2 << int(bits_named))
+
+
+def test_weights_may_fill_the_budget(make_hinge: Make) -> None:
+    """The last growth takes what is left instead of the next power of two."""
+    solver = make_hinge(memory=make_hinge().bytes_for(5000))
+    solver.learn(batch_of([{3000: 1.0}], [1]))
+    solver.end_pass()
+    assert solver.width == 3001
+
+
+# Numbers that are too large.
+
+
+@pytest.mark.parametrize("size", [1e16, 1e20, 1e30, 3e38])
+def test_huge_features_end_in_an_error_or_in_finite_weights(make: Make, size: float) -> None:
+    rows = equal_weights(ROWS)._replace(values=np.clip(ROWS.values.astype(float), -1, 1) * size)
+    rows = rows._replace(values=rows.values.astype(np.float32))
+    solver = make()
+    try:
+        run_passes(solver, [rows], 2)
+    except DivergedError as error:
+        named = re.search(r"diverged in pass \d at row \d+ with step size (\S+): ", str(error))
+        assert named and float(named[1]) > 0, str(error)
+    else:
+        weights, b = solver.weights()
+        assert np.isfinite(weights).all() and np.isfinite(b)
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_divergence_names_pass_row_and_step_size(name: str) -> None:
+    quiet, loud = {0: 1e-3}, {0: 1e31}
+    rows = batch_of([quiet, quiet, loud, quiet], [1, 0, 1, 0])
+    options = {} if name == "pegasos" else {"eta0": 0.5}
+    solver = SOLVERS[name](Problem(Hinge(), 1e-4), **options)
+    with pytest.raises(DivergedError, match=r"diverged in pass 1 at row [34] with step size (?!0:)\S+: .*penalty\.l2"):
+        run_passes(solver, [rows])
+    solver = SOLVERS[name](Problem(Hinge(), 1e-4), **options)
+    run_passes(solver, [rows.slice(0, 2)])
+    solver.begin_pass(2)
+    solver.learn(rows.slice(0, 1))
+    with pytest.raises(DivergedError, match=r"diverged in pass 2 at row [34] with "):
+        solver.learn(rows.slice(1, 4))
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+@pytest.mark.parametrize("project", [True, False])
+def test_a_last_row_that_overflows_is_not_a_model(name: str, project: bool) -> None:
+    """No later row meets the weight that became infinite: it must be noticed all the same."""
+    options: dict[str, Any] = {"project": project} if name == "pegasos" else {"eta0": 1e6}
+    solver = SOLVERS[name](Problem(Hinge(), 1e-7), **options)
+    with pytest.raises(DivergedError, match=r"diverged in pass 1 at row 2 with step size (?!0:)"):
+        run_passes(solver, [batch_of([{0: 1.0}, {1: 3e38}], [1, 0])])
+
+
+def test_long_rows_after_a_quiet_beginning_do_not_explode(make: Make) -> None:
+    """Squared hinge has slopes without bound: a step must not throw the score further than it was off."""
+    quiet, loud = equal_weights(ROWS), equal_weights(made_up(60, seed=2))
+    loud = loud._replace(values=loud.values * np.float32(1e6))
+    solver = run_passes(make(), [quiet, loud, quiet], 2)
+    weights, b = solver.weights()
+    assert np.isfinite(weights).all() and np.isfinite(b)
+    assert np.abs(weights).max() < 1e9
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_a_heavy_row_moves_its_own_score_to_the_right_side_and_no_further_than_repeating_it_would(
+    name: str, loss: str
+) -> None:
+    """Weight 1000 means the row came a thousand times; it must not mean a step a thousand times too long."""
+    light = equal_weights(ROWS)
+    heavy = batch_of([{0: 4.0, 1: -3.0}], [1], [1000.0])
+    options = {} if name == "pegasos" else {"eta0": 0.5}
+    solver = SOLVERS[name](Problem(make_loss(loss), 0.05), **options)
+    run_passes(solver, [light, heavy, light])
+    weights, b = solver.weights()
+    assert np.abs(weights).max() < 300 and abs(b) < 300
+
+
+# Where it begins.
+
+
+def test_known_weights_are_given_back_before_anything_is_learned(make: Make) -> None:
+    known = np.random.default_rng(3).normal(size=17).astype(np.float32)
+    solver = make()
+    solver.start_from(known, 0.75)
+    weights, b = solver.weights()
+    assert weights.tobytes() == known.tobytes() and b == 0.75
+    resumed = make()
+    resumed.restore(solver.state())
+    for other in (solver, resumed):
+        other.scalars[T] = 100.0  # as train does with the model's own clock
+        run_passes(other, [ROWS.slice(0, 30)])
+    assert bits(solver.state()) == bits(resumed.state())
+    assert len(solver.weights()[0]) == 30
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_known_weights_are_where_learning_begins(name: str) -> None:
+    """A good start, late on the clock, stays good; the same row order from zero is far away."""
+    options = {} if name == "pegasos" else {"eta0": 0.1}
+    known = np.linspace(-1, 1, 30).astype(np.float32)
+    solver = SOLVERS[name](Problem(SquaredHinge(), L2), **options)
+    solver.start_from(known, 0.5)
+    solver.scalars[T] = 1e6
+    run_passes(solver, [ROWS])
+    weights, b = solver.weights()
+    assert np.allclose(weights, known, atol=1e-2) and abs(b - 0.5) < 1e-2
+
+
+# The step size.
+
+
+@pytest.mark.parametrize("name", ["asgd", "sgd"])
+def test_the_step_size_depends_on_the_first_rows_only(name: str, loss: str, bias: str) -> None:
+    make = maker(name, {}, loss, bias)
+    first = ROWS.slice(0, TRIAL_ROWS)
+    others = [made_up(60, 50, seed=seed) for seed in (5, 6)]
+    steps = {run_passes(make(), [first, other]).step_size for other in others}
+    assert len(steps) == 1 and steps == {run_passes(make(), [first, others[0]]).step_size}
+    scaled = first._replace(values=first.values * np.float32(64))
+    assert run_passes(make(), [scaled, others[0]]).step_size not in steps
+
+
+@pytest.mark.parametrize("name", ["asgd", "sgd"])
+def test_a_chosen_step_size_is_as_good_as_its_neighbours_when_given(name: str, loss: str) -> None:
+    make = maker(name, {}, loss, "penalised")
+    rows = equal_weights(made_up(400, seed=4))
+    chosen = run_passes(make(), [rows]).step_size
+    assert chosen is not None and np.log2(chosen) == round(np.log2(chosen))
+    given_it = SOLVERS[name](make().problem, eta0=chosen)
+    assert bits(run_passes(given_it, [rows]).state()) == bits(run_passes(make(), [rows]).state())
+    seen, unseen = rows.slice(0, 300), rows.slice(300, 400)
+
+    def cost(eta0: float) -> float:
+        weights, b = run_passes(SOLVERS[name](make().problem, eta0=eta0), [seen]).weights()
+        return solver_base.objective_on(make().problem, unseen, weights, b)
+
+    assert cost(chosen) < 2 * min(cost(chosen * 8), cost(chosen / 8))
+
+
+def test_a_given_step_size_is_kept_and_pegasos_has_none() -> None:
+    for name, options in VARIANTS:
+        solver = run_passes(maker(name, options, "hinge", "penalised")(), [ROWS])
+        assert solver.step_size == options.get("eta0", solver.step_size)
+        assert (solver.step_size is None) == (name == "pegasos")
+        assert (solver.scalars[STEP] > 0) == (name != "pegasos")
+
+
+# What is counted.
+
+
+def test_losses_and_errors_are_progressive_and_start_over_with_a_pass(make: Make) -> None:
+    rows = equal_weights(ROWS)
+    solver, twin = make(), make()
+    run_passes(solver, [rows], 2)
+    total = 0.0
+    twin.begin_pass(1)
+    twin.learn(rows)
+    twin.end_pass()
+    twin.begin_pass(2)
+    assert twin.scalars[[WEIGHT, WRONG]].tolist() == [0, 0] and twin.scalars[SEEN] == rows.rows
+    for i in range(rows.rows):
+        before = float(twin.scalars[solver_base.LOSS])
+        twin.learn(rows.slice(i, i + 1))
+        total += float(twin.scalars[solver_base.LOSS]) - before
+    assert solver.scalars[SEEN] == 2 * rows.rows and solver.scalars[WEIGHT] == rows.rows
+    assert solver.scalars[solver_base.LOSS] == pytest.approx(total)
+    assert 0 < solver.scalars[WRONG] < rows.rows / 2
+
+
+def test_names_in_the_registry_are_the_solvers_own() -> None:
+    assert set(SOLVERS) == {"asgd", "sgd", "pegasos"} and next(iter(SOLVERS)) == "asgd"
+    assert all(solver.name == name for name, solver in SOLVERS.items())
