@@ -70,14 +70,20 @@ def compiled_before() -> bool:
     return DISABLED or (CACHE is not None and any(CACHE.rglob("*.nbc")))
 
 
+def _compiled(function: Any, *, nogil: bool) -> Any:
+    if DISABLED:  # numpy's scalars warn of an overflow, machine code wraps around
+        return np.errstate(all="ignore")(function)
+    return numba.njit(cache=CACHE is not None, nogil=nogil, error_model="numpy")(function)
+
+
 def kernel(function: Any) -> Any:
     """One pass over a batch."""
-    return numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy")(function)
+    return _compiled(function, nogil=True)
 
 
 def quick(function: Any) -> Any:
     """A kernel of microseconds: it keeps the interpreter lock, because getting it back would take longer."""
-    return numba.njit(cache=CACHE is not None, error_model="numpy")(function)
+    return _compiled(function, nogil=False)
 
 
 def inlined(function: Any) -> Any:

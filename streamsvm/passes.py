@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from streamsvm.shuffle import ShuffleBuffer, mixed, permute, permuted
 from streamsvm.stream import Stream
 
 if TYPE_CHECKING:
-    from streamsvm.io.cache import Cache, CacheWriter
+    from streamsvm.io.cache import Cache
 
 GROUPS_AHEAD = 4
 SPARE_SPACE = 64 << 20
@@ -105,40 +105,34 @@ class Passes:
 
     def _caching(self, batches: Batches) -> Batches:
         """The batches, each written to the cache before it is handed on."""
-        from streamsvm.io.cache import CacheWriter as Writer
+        from streamsvm.io.cache import CacheWriter
 
         assert self._path is not None
-        writer: CacheWriter | None = Writer(self._path, self._fingerprint())
+        writer = CacheWriter(self._path, self._fingerprint())
         try:
-            for batch in self._following(batches):
-                writer = self._try(writer, batch)
-                yield batch
-            writer = self._try(writer, None)
-            if writer is not None:
-                writer = None
+            writing = self._try(writer.open)
+            with closing(self._following(batches)) as rows:
+                for batch in rows:
+                    if writing and not (writing := self._try(writer.write, batch)):
+                        writer.abandon()
+                    yield batch
+            if writing and self._try(writer.finish):
                 self._open(self._path, fresh=True)
         finally:
-            if writer is not None:
-                writer.abandon()
-
-    def _try(self, writer: "CacheWriter | None", batch: Batch | None) -> "CacheWriter | None":
-        """Write a batch, or the end. A full disk ends a temporary cache, not the run, if the source can be reread."""
-        if writer is None:
-            return None
-        try:
-            if batch is None:
-                writer.finish()
-            else:
-                writer.write(batch)
-            return writer
-        except OSError as error:
             writer.abandon()
+
+    def _try(self, step: Callable[..., None], *arguments: Batch) -> bool:
+        """A step of writing. A full disk ends a temporary cache, not the run, if the source can be read again."""
+        try:
+            step(*arguments)
+            return True
+        except OSError as error:
             reason = f"{self._path}: cannot write the cache: {error.strerror or error}"
             if not self._temporary or not self.stream.repeatable:
                 raise SourceError(f"{reason}; name another place with --cache") from error
             self._note(f"{reason}; later passes read the source again")
             self._path = None
-            return None
+            return False
 
     def _from_cache(self, number: int, *, shuffled: bool) -> Batches:
         """The groups of the cache, loaded ahead on another thread; shuffled groups and rows if so wished."""
@@ -162,10 +156,11 @@ class Passes:
             touch(batch.indices, batch.values)
             return batch
 
-        for done, batch in enumerate(ordered(produce, load, tokens, threads=1), 1):
-            self.fraction = done / len(order)
-            yield batch
-            tokens.give_back(1)
+        with closing(ordered(produce, load, tokens, threads=1)) as groups:
+            for done, batch in enumerate(groups, 1):
+                self.fraction = done / len(order)
+                yield batch
+                tokens.give_back(1)
 
     # The cache file.
 
@@ -173,9 +168,12 @@ class Passes:
         source = self.stream.source.fingerprint()
         if source is None:
             return None
+        from streamsvm.io.cache import GROUP_FEATURES, GROUP_ROWS
+
         stream = self.stream
         return {
             "source": source,
+            "group size": [GROUP_ROWS, GROUP_FEATURES],
             "format": "libsvm",
             "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
             "data.limit": stream.limit,
@@ -220,8 +218,9 @@ def _remove_leftovers(home: Path) -> None:
     """Caches of runs that were killed: their process is gone."""
     for path in home.iterdir():
         owner = path.name.lstrip(".").split("-", 1)[0]
-        if owner.isdigit() and not _alive(int(owner)):
-            path.unlink(missing_ok=True)
+        if owner.isdecimal() and not _alive(int(owner)):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _alive(process: int) -> bool:
@@ -229,10 +228,10 @@ def _alive(process: int) -> bool:
         return True
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

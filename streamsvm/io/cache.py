@@ -8,17 +8,19 @@ The schema's metadata holds the fingerprint of the source and of every option th
 fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete.
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
 from streamsvm.batch import Batch
-from streamsvm.errors import DataError, ModelError, SourceError
+from streamsvm.errors import DataError, ModelError
 from streamsvm.io.files import sync_directory
+from streamsvm.io.urls import reason
 
 FORMAT = "streamsvm-cache"
 FORMAT_VERSION = 1
@@ -42,12 +44,17 @@ def _schema(metadata: dict[str, str]) -> pa.Schema:
 
 
 class CacheWriter:
-    """Collects rows into groups and writes them; `finish` gives the file its name, `abandon` removes it."""
+    """Collects rows into groups and writes them: `open` first, `finish` gives the file its name, `abandon` removes it.
+
+    Raises OSError when the disk is full, or not writable.
+    """
 
     def __init__(self, path: Path, fingerprint: Fingerprint | None) -> None:
         self.path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         self._fingerprint = fingerprint
+        self._file: IO[bytes] | None = None
+        self._writer: Any = None
         self._indptr = np.zeros(GROUP_ROWS + 1, np.int64)
         self._labels = np.empty(GROUP_ROWS, np.float32)
         self._weights = np.empty(GROUP_ROWS, np.float32)
@@ -57,12 +64,13 @@ class CacheWriter:
         self._total = [0, 0]
         self._classes: set[float] = set()
         self._fields = _schema({}).remove_metadata()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._temporary, "wb")  # noqa: SIM115
-        except OSError as error:
-            raise SourceError(f"{path}: cannot write the cache: {error.strerror or error}") from error
-        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "fingerprint": json.dumps(fingerprint)}
+
+    def open(self) -> None:
+        """Start the file, under a temporary name."""
+        fingerprint = json.dumps(self._fingerprint)
+        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "fingerprint": fingerprint}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(self._temporary, "wb")  # noqa: SIM115
         self._writer = pa.ipc.new_file(self._file, _schema(metadata))
 
     @property
@@ -134,6 +142,7 @@ class CacheWriter:
 
     def finish(self) -> None:
         """Write the rest, and give the file its name."""
+        assert self._file is not None
         self._close_group()
         self._writer.close()
         self._file.flush()
@@ -143,9 +152,13 @@ class CacheWriter:
         sync_directory(self.path.parent)
 
     def abandon(self) -> None:
-        """Leave no trace."""
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        """Leave no trace of an unfinished file."""
+        self._writer = None
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # what is still to be written may not fit either
+                self._file.close()
+            self._file = None
+            self._temporary.unlink(missing_ok=True)
 
 
 class Cache:
@@ -159,40 +172,56 @@ class Cache:
             metadata = {k.decode(): v.decode() for k, v in (self._reader.schema.metadata or {}).items()}
         except FileNotFoundError as error:
             raise ModelError(f"{path}: no such cache") from error
-        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{path}: not a cache, or damaged or truncated ({error})") from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise ModelError(f"{path}: not a cache, or damaged or truncated ({reason(error)})") from error
         if metadata.get("format") != FORMAT:
             raise ModelError(f"{path}: not a streamsvm cache")
         if metadata.get("format_version") != str(FORMAT_VERSION):
             raise ModelError(f"{path}: a cache of another version of streamsvm; delete it and run again")
-        self.fingerprint: Fingerprint | None = json.loads(metadata["fingerprint"])
+        try:
+            self.fingerprint: Fingerprint | None = json.loads(metadata["fingerprint"])
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{path}: the cache is damaged: its fingerprint cannot be read") from error
+        if not self._reader.schema.equals(_schema({})):
+            raise ModelError(f"{path}: the cache is damaged: its columns are not those of a cache")
+        self._sound: set[int] = set()
 
     @property
     def groups(self) -> int:
         return int(self._reader.num_record_batches)
 
     def group(self, number: int) -> Batch:
-        """A group as a batch that shares the file's pages."""
+        """A group as a batch that shares the file's pages; its first use checks what kernels rely on."""
+        batch = self._load(number)
+        if number not in self._sound:
+            if not _increasing(batch):
+                raise ModelError(f"{self.path}: group {number} of the cache is damaged; delete it and run again")
+            self._sound.add(number)
+        return batch
+
+    def _load(self, number: int) -> Batch:
         try:
-            columns = self._reader.get_batch(number).columns
-        except (pa.ArrowInvalid, OSError) as error:
-            raise ModelError(f"{self.path}: group {number} is damaged ({error})") from error
-        labels, weights, indices, values = columns
-        indptr = indices.offsets.to_numpy().astype(np.int64)
-        return Batch(
-            indptr,
-            indices.values.to_numpy(zero_copy_only=True),
-            values.values.to_numpy(zero_copy_only=True),
-            labels.to_numpy(zero_copy_only=True),
-            weights.to_numpy(zero_copy_only=True),
-        )
+            record = self._reader.get_batch(number)
+            record.validate()
+            labels, weights, indices, values = record.columns
+            if not indices.offsets.equals(values.offsets):
+                raise ValueError("rows have more indices than values, or fewer")
+            return Batch(
+                indices.offsets.to_numpy().astype(np.int64),
+                indices.values.to_numpy(zero_copy_only=True),
+                values.values.to_numpy(zero_copy_only=True),
+                labels.to_numpy(zero_copy_only=True),
+                weights.to_numpy(zero_copy_only=True),
+            )
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise ModelError(f"{self.path}: group {number} of the cache is damaged ({reason(error)})") from error
 
     def summary(self) -> tuple[int, int, set[float]]:
         """Rows, features, and the distinct labels; reads the label column once."""
         rows = features = 0
         labels: set[float] = set()
         for number in range(self.groups):
-            batch = self.group(number)
+            batch = self._load(number)
             rows += batch.rows
             features += batch.features
             labels.update(np.unique(batch.labels).tolist())
@@ -211,6 +240,19 @@ class Cache:
 
     def close(self) -> None:
         self._map.close()
+
+
+def _increasing(batch: Batch) -> bool:
+    """Whether rows follow one another in the arrays, with strictly increasing indices in each."""
+    indptr, indices = batch.indptr, batch.indices
+    if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(batch.values):
+        return False
+    if bool(np.any(indptr[1:] < indptr[:-1])):
+        return False
+    rising = indices[1:] > indices[:-1]
+    starts = indptr[1:-1]
+    rising[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    return bool(rising.all())
 
 
 def _difference(stored: Fingerprint, expected: Fingerprint) -> str:

@@ -85,6 +85,24 @@ def short_decimal(whole, fraction, digits):
 
 
 @inlined
+def long_decimal(text, position, whole, word):
+    """whole.fraction with 8 to 16 fraction digits, of which `word` has the first eight, and how many there are.
+
+    The double may be off by two roundings, which only matters next to the border between two float32: there, and where
+    more digits follow, the count is 0 and `read_number` has to do it.
+    """
+    mantissa = whole * np.uint64(100000000) + whole_from(word)
+    word = load64(text, position + 8)
+    stops = non_digits(word)
+    count = trailing_zeros(stops) >> 3 if stops != np.uint64(0) else 8
+    if count > 0:
+        mantissa = mantissa * _TEN_WHOLE[count] + first_digits(word, count)
+    number = np.float64(np.int64(mantissa)) / _TEN[8 + count]
+    sure = np.float32(number * (1.0 - 1e-15)) == np.float32(number * (1.0 + 1e-15))
+    return number, (8 + count if sure else 0)
+
+
+@cold
 def bracket(mantissa, power):
     """Two doubles, equal or neighbours, that enclose `mantissa 10^power`; mantissa not 0, power in the table."""
     shift = leading_zeros(mantissa)
@@ -113,7 +131,7 @@ def bracket(mantissa, power):
     return below, above
 
 
-@inlined
+@cold
 def read_digits(text, position, mantissa, taken):
     """Digits from `position` appended to a mantissa that has `taken` significant ones already, 19 at the most.
 
@@ -142,7 +160,7 @@ def read_digits(text, position, mantissa, taken):
     return mantissa, taken, position, dropped, lost
 
 
-@inlined
+@cold
 def read_exponent(text, position):
     """`e-12` at `position`: its value and the position after it; position -1 when it has no digits."""
     position += 1
@@ -163,7 +181,7 @@ def read_exponent(text, position):
     return (-value if negative else value), position
 
 
-@inlined
+@cold
 def round_to_float32(mantissa, power, lost):
     """NUMBER, HARD or TOO_LARGE, and `mantissa 10^power` (a little more when digits were lost) as a float32."""
     if mantissa == np.uint64(0) or power < _SMALLEST:
@@ -224,6 +242,7 @@ __all__ = [
     "first_digits",
     "load8",
     "load64",
+    "long_decimal",
     "non_digits",
     "read_number",
     "short_decimal",

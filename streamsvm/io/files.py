@@ -10,11 +10,7 @@ from typing import IO
 
 from streamsvm.errors import SourceError
 from streamsvm.io.source import open_filesystem
-from streamsvm.io.urls import redact_url, scheme_of
-
-
-def is_local(url: str) -> bool:
-    return scheme_of(url) in (None, "file", "local")
+from streamsvm.io.urls import is_local, reason, redact_url, scheme_of
 
 
 def local_path(url: str) -> Path:
@@ -29,6 +25,10 @@ def written_atomically(url: str) -> Iterator[IO[bytes]]:
             yield out
         return
     path = local_path(url)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, /dev/null: must not be replaced
+        with _opened_in_place(path) as out:
+            yield out
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
@@ -50,6 +50,15 @@ def written_atomically(url: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
+def _opened_in_place(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with open(path, "wb") as out:
+            yield out
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
 def _uploaded(url: str) -> Iterator[IO[bytes]]:
     """Object stores show an object when its upload is complete: nothing is there before."""
     filesystem, path = open_filesystem(url)
@@ -61,7 +70,7 @@ def _uploaded(url: str) -> Iterator[IO[bytes]]:
                 while piece := out.read(1 << 20):
                     target.write(piece)
         except Exception as error:
-            raise SourceError(f"{redact_url(url)}: cannot write: {type(error).__name__}: {error}") from error
+            raise SourceError(f"{redact_url(url)}: cannot write: {reason(error)}") from error
 
 
 def read_whole(url: str) -> bytes:
@@ -75,8 +84,10 @@ def read_whole(url: str) -> bytes:
             return content
     except FileNotFoundError as error:
         raise SourceError(f"{redact_url(url)}: no such file") from error
-    except OSError as error:
-        raise SourceError(f"{redact_url(url)}: cannot read: {error.strerror or error}") from error
+    except SourceError:
+        raise
+    except Exception as error:
+        raise SourceError(f"{redact_url(url)}: cannot read: {reason(error)}") from error
 
 
 def sync_directory(path: Path) -> None:

@@ -19,6 +19,7 @@ from streamsvm.io.decimals import (
     first_digits,
     load8,
     load64,
+    long_decimal,
     non_digits,
     read_number,
     short_decimal,
@@ -294,7 +295,7 @@ def parse_rows(
         least = np.uint64(0)  # what the next index must reach for the row to be sorted
         unsorted = False
         while True:
-            # Usual tokens, one after the other: `index:value ` with up to 7 index digits and d.ddddddd or d as value.
+            # Usual tokens, one after the other: `index:value ` with up to 7 index digits and d or d.dddd as value.
             while True:
                 word = load64(text, position)
                 stops = non_digits(word)
@@ -313,9 +314,12 @@ def parse_rows(
                     word = load64(text, after + 1)
                     stops = non_digits(word)
                     count = trailing_zeros(stops) >> 3
-                    if stops == np.uint64(0) or count == 0:
+                    if stops == np.uint64(0):
+                        number, count = long_decimal(text, after + 1, np.uint64(whole), word)
+                    elif count > 0:
+                        number = short_decimal(np.uint64(whole), first_digits(word, count), count)
+                    if count == 0:
                         break
-                    number = short_decimal(np.uint64(whole), first_digits(word, count), count)
                     after += 1 + count
                 end = load8(text, after)
                 if end > 32 or whole < 0 or whole > 9 or index >= upper:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.compression import HEAD, Inflated, Limits, promised, sniff
-from streamsvm.io.urls import REMOTE_EXTRAS, redact_url, scheme_of
+from streamsvm.io.urls import REMOTE_EXTRAS, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
 POLL_SECONDS = 0.1
@@ -62,7 +62,7 @@ def find_parts(urls: list[str]) -> list[Part]:
     for url in urls:
         if url == STDIN:
             parts.append(Part(STDIN, "standard input", None, None))
-        elif scheme_of(url) in (None, "file", "local"):
+        elif is_local(url):
             parts += _local_parts(url)
         else:
             parts += _remote_parts(url)
@@ -74,8 +74,8 @@ def find_parts(urls: list[str]) -> list[Part]:
 def _local_parts(url: str) -> list[Part]:
     path = url.split("://", 1)[-1]
     if os.path.isdir(path):
-        names = sorted(name for name in os.listdir(path) if not name.startswith((".", "_")))
-        found = [p for p in (os.path.join(path, name) for name in names) if os.path.isfile(p)]
+        found = [os.path.join(path, name) for name in _names(path) if not _hidden(name)]
+        found = [p for p in found if not os.path.isdir(p)]
         if not found:
             raise SourceError(f"{path}: the directory has no files")
     elif os.path.exists(path):
@@ -89,8 +89,18 @@ def _local_parts(url: str) -> list[Part]:
     return [_local_part(p) for p in found]
 
 
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError as error:
+        raise SourceError(f"{directory}: cannot list: {reason(error)}") from error
+
+
 def _local_part(path: str) -> Part:
-    info = os.stat(path)
+    try:
+        info = os.stat(path)
+    except OSError as error:  # a link to nowhere
+        raise SourceError(f"{path}: cannot open: {reason(error)}") from error
     if not stat.S_ISREG(info.st_mode):  # a named pipe, /dev/stdin
         return Part(path, path, None, None)
     return Part(path, path, info.st_size, f"mtime {info.st_mtime_ns}")
@@ -122,10 +132,10 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
     except ImportError as error:
         extra = REMOTE_EXTRAS.get(scheme or "")
-        remedy = f"pip install 'streamsvm[{extra}]'" if extra else str(error)
+        remedy = f"pip install 'streamsvm[{extra}]'" if extra else reason(error)
         raise SourceError(f"{redact_url(url)}: reading {scheme}:// needs another package: {remedy}") from error
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{redact_url(url)}: {error}") from error
+    except Exception as error:
+        raise SourceError(f"{redact_url(url)}: {reason(error)}") from error
 
 
 def _remote_parts(url: str) -> list[Part]:
@@ -142,7 +152,7 @@ def _remote_parts(url: str) -> list[Part]:
     except FileNotFoundError as error:
         raise SourceError(f"{redact_url(url)}: no such file") from error
     except Exception as error:
-        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {error}") from error
+        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {reason(error)}") from error
     if not infos:
         raise SourceError(f"{redact_url(url)}: no file matches")
     several = len(names) > 1 or names[0] != path
@@ -165,30 +175,41 @@ class _Input:
     def __init__(self, part: Part, limits: Limits, stopped: Callable[[], bool]) -> None:
         self._shown = part.shown
         self._stopped = stopped
-        self._raw: Any = None
-        self._descriptor: int | None = None
+        self._raw: Any = self._open(part)
+        piped = part.size is None and is_local(part.url) and os.name == "posix"
+        self._descriptor: int | None = self._raw.fileno() if piped else None
+        try:
+            self._head = self._first_bytes()
+            codec = sniff(self._head)
+            expected = promised(part.shown)
+            if expected and codec != expected and not stopped():
+                what = f"does not hold {expected} data" if self._head else "is empty"
+                raise SourceError(f"{part.shown}: {what}, although its name says so")
+            self._inflated = Inflated(self, codec, limits, part.shown) if codec else None
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @staticmethod
+    def _open(part: Part) -> Any:
         try:
             if part.url == STDIN:
-                self._raw = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
-            elif scheme_of(part.url) in (None, "file", "local"):
-                self._raw = open(part.url.split("://", 1)[-1], "rb", buffering=0)  # noqa: SIM115
-            else:
+                return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+            if not is_local(part.url):
                 filesystem, path = open_filesystem(part.url)
-                self._raw = filesystem.open(path, "rb")
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{part.shown}: cannot open: {_reason(error)}") from error
-        if part.size is None and os.name == "posix":
-            self._descriptor = self._raw.fileno()
+                return filesystem.open(path, "rb")
+            return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
+        except SourceError:
+            raise
+        except Exception as error:
+            raise SourceError(f"{part.shown}: cannot open: {reason(error)}") from error
+
+    def _first_bytes(self) -> bytes:
+        """Enough to tell the codec. A line is enough: someone may be waiting for its answer before writing another."""
         head = b""
-        while len(head) < HEAD and (piece := self._read(HEAD - len(head))):
+        while len(head) < HEAD and b"\n" not in head and (piece := self._read(HEAD - len(head))):
             head += piece
-        codec = sniff(head)
-        expected = promised(part.shown)
-        if expected and codec != expected:
-            what = "is empty" if not head else f"does not hold {expected} data"
-            raise SourceError(f"{part.shown}: {what}, although its name says so")
-        self._head = head
-        self._inflated = Inflated(self, codec, limits, part.shown) if codec else None
+        return head
 
     def _wait(self) -> None:
         """On a pipe, wait for data in small steps, so that a stop is noticed."""
@@ -205,8 +226,8 @@ class _Input:
             return b""
         try:
             return self._raw.read(size) or b""
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{self._shown}: cannot read: {_reason(error)}") from error
+        except Exception as error:
+            raise SourceError(f"{self._shown}: cannot read: {reason(error)}") from error
 
     def read(self, size: int) -> bytes:
         """Stored bytes, for the decompressor."""
@@ -220,23 +241,28 @@ class _Input:
         if self._inflated:
             return self._inflated.readinto(view)
         if self._head:
-            size = len(self._head)
-            view[:size], self._head = self._head, b""
+            size = min(len(view), len(self._head))
+            view[:size], self._head = self._head[:size], self._head[size:]
             return size
         self._wait()
         if self._stopped():
             return 0
         try:
             return self._raw.readinto(view) or 0
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{self._shown}: cannot read: {_reason(error)}") from error
+        except Exception as error:
+            raise SourceError(f"{self._shown}: cannot read: {reason(error)}") from error
 
     def close(self) -> None:
         self._raw.close()
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a named pipe that may have no writer yet: waiting for one inside `open` could not be stopped."""
+    if os.name != "posix":
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 class Source:
@@ -246,11 +272,15 @@ class Source:
         self.parts = find_parts(urls)
         self.limits = limits
         self.max_line = max_line
+        self._spent = False
 
     @property
     def repeatable(self) -> bool:
         """Whether a second pass would see the same bytes."""
         return all(part.size is not None for part in self.parts)
+
+    def _once(self) -> str:
+        return next(part.shown for part in self.parts if part.size is None)
 
     @property
     def size(self) -> int | None:
@@ -267,6 +297,9 @@ class Source:
 
     def blocks(self, block_size: int, buffers: Buffers, stopped: Callable[[], bool]) -> Iterator[Block]:
         """Blocks of whole lines, in buffers that come from and go back to `buffers`."""
+        if self._spent and not self.repeatable:
+            raise SourceError(f"{self._once()} can be read only once")
+        self._spent = True
         for part in self.parts:
             with closing(_Input(part, self.limits, stopped)) as opened:
                 yield from self._cut(part.shown, opened, block_size, buffers, stopped)
@@ -288,9 +321,7 @@ class Source:
             while not cut:
                 if filled == room:
                     if filled > self.max_line:
-                        raise DataError(
-                            f"{shown}: byte {offset}: a line is longer than {self.max_line} bytes (data.max_line)"
-                        )
+                        raise DataError(self._too_long(shown, offset))
                     kept = bytes(memoryview(buffer)[:filled])
                     buffers.give_back(buffer)
                     room *= 2
@@ -314,8 +345,21 @@ class Source:
                     cut += 1
             with memoryview(buffer) as view:
                 tail = bytes(view[cut:filled])
+            if cut > self.max_line:
+                self._refuse_long_lines(shown, offset, buffer, cut)
             if cut:
                 yield Block(buffer, cut, Origin(shown, offset, 0))
                 offset += cut
             else:
                 buffers.give_back(buffer)
+
+    def _refuse_long_lines(self, shown: str, offset: int, buffer: bytearray, size: int) -> None:
+        start = 0
+        while start < size:
+            end = buffer.index(b"\n", start)
+            if end - start > self.max_line:
+                raise DataError(self._too_long(shown, offset + start))
+            start = end + 1
+
+    def _too_long(self, shown: str, offset: int) -> str:
+        return f"{shown}: byte {offset}: a line is longer than {self.max_line} bytes (data.max_line)"

@@ -33,6 +33,10 @@ def scheme_of(url: str) -> str | None:
     return found.group(1).lower() if found else None
 
 
+def is_local(url: str) -> bool:
+    return scheme_of(url) in (None, "file", "local")
+
+
 def redact_url(url: str) -> str:
     """The url without user, password, query and fragment, fit for logs and model files; paths stay as they are.
 
@@ -49,3 +53,9 @@ def redact_url(url: str) -> str:
     elif "@" in rest and not re.fullmatch(r"\[.*\](:[0-9]*)?|[^:]*(:[0-9]*)?", host):
         rest = rest[rest.rindex("@") + 1 :]
     return url[: found.end()] + re.split(r"[?#]", rest, maxsplit=1)[0]
+
+
+def reason(error: Exception) -> str:
+    """What a foreign exception says, on one line, with every url in it redacted."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return re.sub(r"[\w+.:-]+://[^\s'\"<>]+", lambda found: redact_url(found.group()), " ".join(text.split()))

@@ -93,9 +93,9 @@ class OnlineSolver(ABC):
         if self._trial is None:
             self._learn(batch)
             return
-        kept = weighty(batch)
-        self.scalars[SEEN] += batch.rows - kept.rows
-        self._trial.append(kept)
+        self._reserve(batch.width)
+        self._trial.append(weighty(batch))
+        self.scalars[SEEN] += batch.rows - self._trial[-1].rows
         if (
             sum(kept.rows for kept in self._trial) >= TRIAL_ROWS
             or sum(kept.features for kept in self._trial) >= TRIAL_FEATURES
@@ -112,7 +112,9 @@ class OnlineSolver(ABC):
         """Rows that wait for a step size, because there are only a few, are learned now."""
         if any(kept.rows for kept in self._trial or []):
             self._choose_step_size()
-        if not np.isfinite(np.sum(self.vector, dtype=np.float64)):
+        with np.errstate(invalid="ignore"):
+            total = np.sum(self.vector, dtype=np.float64)
+        if not np.isfinite(total):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]))
 
     def finish(self) -> None:
@@ -228,10 +230,15 @@ def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) 
 
 
 def weighty(batch: Batch) -> Batch:
-    """A copy without the rows of weight 0: nothing may depend on them, a step size neither."""
-    if batch.weights.all():
-        return batch.copy()
-    return concatenate([batch.slice(row, row + 1) for row in np.flatnonzero(batch.weights).tolist()])
+    """A copy without the rows of weight 0: nothing may depend on them, the choice of a step size neither."""
+    batch = batch.copy()
+    kept = batch.weights != 0.0
+    if kept.all():
+        return batch
+    lengths = np.diff(batch.indptr)
+    inside = np.repeat(kept, lengths)
+    ends = np.cumsum(lengths[kept])
+    return Batch(np.append(0, ends), batch.indices[inside], batch.values[inside], batch.labels[kept], batch.weights[kept])
 
 
 def compact(rows: Batch) -> Batch:
