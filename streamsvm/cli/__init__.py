@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point. Ends the process at once: taking compiled kernels down one by one would cost a quarter of a second."""
+    """Entry point. Ends the process at once: taking compiled kernels down in order would cost a quarter of a second."""
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -27,9 +27,6 @@ def run() -> int:
         return error.exit_code
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:
-        print("streamsvm: interrupted; no model was written", file=sys.stderr)
-        return 130
     except MemoryError:
         print("streamsvm: out of memory; lower --memory or set features.hash_bits", file=sys.stderr)
         return 1

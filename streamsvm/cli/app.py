@@ -168,6 +168,10 @@ def train(
     try:
         outcome = run(settings, listener)
         listener.end()
+    except KeyboardInterrupt:
+        listener.close()
+        print("streamsvm: interrupted; no model was written", file=sys.stderr)
+        raise typer.Exit(130) from None
     finally:
         listener.close()
     if as_json:

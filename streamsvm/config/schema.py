@@ -86,7 +86,8 @@ def _auto_or(number: type[int] | type[float], rule: str) -> PlainValidator:
             found = number(value) if not isinstance(value, bool) else 0
         except (TypeError, ValueError, OverflowError):
             found = 0
-        if value != "auto" and (not 0 < found <= _LARGEST or (isinstance(value, float) and found != value)):
+        largest = _LARGEST if number is int else 1e300
+        if value != "auto" and (not 0 < found <= largest or (isinstance(value, float) and found != value)):
             raise ValueError(f"must be auto or {rule}")
         return "auto" if value == "auto" else found
 

@@ -346,7 +346,7 @@ def parse_rows(
                 break
             token = position
             if starts_qid(text, position):
-                while text[position] > 32:
+                while text[position] > 32 and text[position] != 35:
                     position += 1
                 continue
             index, position = read_index(text, position)

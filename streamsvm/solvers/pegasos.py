@@ -157,7 +157,7 @@ def pegasos_pass(batch, loss, l2, bias, batch_size, project, vector, scalars, wa
 
         slope = c * loss.slope(score, label)
         if slope != 0.0:
-            eta = 1.0 / (l2 * (scalars[T] + 1.0)) / batch_size
+            eta = 1.0 / (l2 * (scalars[T] + 1.0))  # the step is the mean of k steps, each of them safe by itself
             slope *= safe_rate(c * eta, loss, slope / c, values, indptr[i], indptr[i + 1], bias.gain) / (c * eta)
             waiting = int(scalars[WAITING])
             for k in range(indptr[i], indptr[i + 1]):

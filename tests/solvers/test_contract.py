@@ -73,7 +73,7 @@ def short_trial() -> Iterator[None]:
         yield
 
 
-few = settings(max_examples=12, deadline=None, derandomize=True)
+few = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def points(rows: int, most: int = 8) -> st.SearchStrategy[list[int]]:
@@ -231,7 +231,7 @@ def test_a_restored_solver_names_the_same_row_when_it_diverges(make_hinge: Make)
 
 
 def test_rows_of_weight_zero_change_nothing(make: Make) -> None:
-    silent = batch_of([{0: 1e30, 29: -5.0}, {}, {3: 1.0}], [1.0, 0.0, 1.0], [0.0] * 3)
+    silent = batch_of([{0: 1e30, 29: -5.0}, {}, {3: 1.0}] * 20, [1.0, 0.0, 1.0] * 20, [0.0] * 60)
     kept = select(ROWS, np.flatnonzero(ROWS.weights).tolist())
     mixed = make()
     for piece in cut(kept, range(2, kept.rows, 11)):
@@ -357,8 +357,8 @@ def test_weights_may_fill_the_budget(make_hinge: Make) -> None:
 
 @pytest.mark.parametrize("size", [1e16, 1e20, 1e30, 3e38])
 def test_huge_features_end_in_an_error_or_in_finite_weights(make: Make, size: float) -> None:
-    rows = equal_weights(ROWS)._replace(values=np.clip(ROWS.values.astype(float), -1, 1) * size)
-    rows = rows._replace(values=rows.values.astype(np.float32))
+    values = np.clip(ROWS.values, -1, 1) * np.float32(size)
+    rows = equal_weights(ROWS)._replace(values=values)
     solver = make()
     try:
         run_passes(solver, [rows], 2)
@@ -372,7 +372,7 @@ def test_huge_features_end_in_an_error_or_in_finite_weights(make: Make, size: fl
 
 @pytest.mark.parametrize("name", list(SOLVERS))
 def test_divergence_names_pass_row_and_step_size(name: str) -> None:
-    quiet, loud = {0: 1e-3}, {0: 1e31}
+    quiet, loud = {0: 1e-3}, {0: 3e37}
     rows = batch_of([quiet, quiet, loud, quiet], [1, 0, 1, 0])
     options = {} if name == "pegasos" else {"eta0": 0.5}
     solver = SOLVERS[name](Problem(Hinge(), 1e-4), **options)
@@ -407,18 +407,25 @@ def test_long_rows_after_a_quiet_beginning_do_not_explode(make: Make) -> None:
 
 
 @pytest.mark.parametrize("name", list(SOLVERS))
-@pytest.mark.parametrize("loss", list(LOSSES))
-def test_a_heavy_row_moves_its_own_score_to_the_right_side_and_no_further_than_repeating_it_would(
-    name: str, loss: str
-) -> None:
-    """Weight 1000 means the row came a thousand times; it must not mean a step a thousand times too long."""
-    light = equal_weights(ROWS)
-    heavy = batch_of([{0: 4.0, 1: -3.0}], [1], [1000.0])
-    options = {} if name == "pegasos" else {"eta0": 0.5}
-    solver = SOLVERS[name](Problem(make_loss(loss), 0.05), **options)
-    run_passes(solver, [light, heavy, light])
+def test_a_steep_step_goes_no_further_than_to_where_the_loss_is_least(name: str) -> None:
+    """Weight 1000 means that the row came a thousand times, not that one step may be a thousand times too long."""
+    solver = SOLVERS[name](Problem(SquaredHinge(), 1e-6), **({} if name == "pegasos" else {"eta0": 0.5}))
+    solver.start_from(np.array([-2.0, 1.0], np.float32), 0.0)
+    row = batch_of([{0: 4.0, 1: -3.0}], [1], [1000.0])
+    run_passes(solver, [row])
     weights, b = solver.weights()
-    assert np.abs(weights).max() < 300 and abs(b) < 300
+    assert -1 < 4 * weights[0] - 3 * weights[1] + b < 1.01  # it was -11
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+@pytest.mark.parametrize("weight", [1.0, 30.0, 1e6])
+def test_shrinking_never_turns_the_weights_around(name: str, weight: float) -> None:
+    known = np.array([1.0, -2.0, 0.5], np.float32)
+    solver = SOLVERS[name](Problem(Hinge(), 0.5), **({} if name == "pegasos" else {"eta0": 2.0}))
+    solver.start_from(known, 0.0)
+    run_passes(solver, [batch_of([{}] * 3, [1, 0, 1], [weight] * 3)])
+    shrunk = solver.weights()[0] / known
+    assert np.all(shrunk >= 0) and np.all(shrunk < 1) and np.ptp(shrunk) < 1e-6
 
 
 # Where it begins.
@@ -458,7 +465,7 @@ def test_known_weights_are_where_learning_begins(name: str) -> None:
 @pytest.mark.parametrize("name", ["asgd", "sgd"])
 def test_the_step_size_depends_on_the_first_rows_only(name: str, loss: str, bias: str) -> None:
     make = maker(name, {}, loss, bias)
-    first = ROWS.slice(0, TRIAL_ROWS)
+    first = equal_weights(ROWS).slice(0, TRIAL_ROWS)
     others = [made_up(60, 50, seed=seed) for seed in (5, 6)]
     steps = {run_passes(make(), [first, other]).step_size for other in others}
     assert len(steps) == 1 and steps == {run_passes(make(), [first, others[0]]).step_size}

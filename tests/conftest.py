@@ -1,0 +1,41 @@
+"""Fixtures for every room. The kernels' cache is the user's own (STREAMSVM_CACHE_DIR), kept between tests and runs."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("streamsvm", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("streamsvm")
+
+
+def crew() -> list[str]:
+    """The names of this package's threads that are running."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("streamsvm")]
+
+
+@pytest.fixture(autouse=True)
+def no_stray_threads() -> Iterator[None]:
+    """No test leaves a thread of ours behind."""
+    yield
+    assert crew() == []
+
+
+@pytest.fixture
+def threads() -> Callable[[], list[str]]:
+    return crew
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[[str, bytes], str]:
+    """Writes a file into the test's directory and returns its path."""
+
+    def put(name: str, content: bytes) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return str(path)
+
+    return put

@@ -1,0 +1,136 @@
+"""Where many passes lead: to the optimum that LIBLINEAR and scikit-learn find for the same objective, never below it."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from made_rows import dense, equal_weights, made_up, run_passes
+
+from streamsvm.losses import LOSSES, make_loss
+from streamsvm.solvers import SOLVERS
+from streamsvm.solvers.base import Problem, make_bias, objective_on
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its own, at import
+    liblinear = pytest.importorskip("liblinear.liblinearutil")
+sklearn_linear = pytest.importorskip("sklearn.linear_model")
+sklearn_svm = pytest.importorskip("sklearn.svm")
+
+WIDTH = 25
+ROWS = equal_weights(made_up(600, WIDTH, seed=21, longest=8, noise=1.5))
+MATRIX, SIGNS = dense(ROWS, WIDTH), 2.0 * ROWS.labels.astype(float) - 1.0
+KINDS = {"hinge": 3, "squared_hinge": 2, "logistic": 0}  # LIBLINEAR's -s
+BIASES = {"penalised": 1.0, "none": -1.0, "penalised, scale 3": 3.0}  # and its -B
+
+Solution = tuple[np.ndarray[Any, Any], float]
+
+
+def problem_of(loss: str, l2: float, bias: float) -> Problem:
+    return Problem(make_loss(loss), l2, make_bias("none" if bias < 0 else "penalised", max(bias, 0.0)))
+
+
+def liblinear_solution(loss: str, l2: float, bias: float) -> Solution:
+    """w and b of LIBLINEAR at C = 1 / (l2 N), solved tightly."""
+    rows = [{j + 1: float(x) for j, x in enumerate(row)} for row in MATRIX]
+    options = f"-s {KINDS[loss]} -c {1.0 / (l2 * ROWS.rows):.17g} -B {bias} -e 1e-8 -q"
+    model = liblinear.train(SIGNS.tolist(), rows, options)
+    w, b = model.get_decfun()
+    return np.array(w[:WIDTH]), float(b)
+
+
+def liblinear_objective(loss: str, c: float, bias: float, solution: Solution) -> float:
+    """1/2 ||w||^2 + C sum of losses, written down once more from LIBLINEAR's documentation."""
+    w, b = solution
+    short = np.maximum(0.0, 1.0 - SIGNS * (MATRIX @ w + b))
+    sums = {
+        "hinge": short.sum(),
+        "squared_hinge": (short**2).sum(),
+        "logistic": np.logaddexp(0.0, -SIGNS * (MATRIX @ w + b)).sum(),
+    }
+    return float(0.5 * (w @ w + ((b / bias) ** 2 if bias > 0 else 0.0)) + c * sums[loss])
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("bias", list(BIASES.values()), ids=list(BIASES))
+def test_objectives_are_l2_times_liblinears(loss: str, bias: float) -> None:
+    l2 = 0.03
+    problem = problem_of(loss, l2, bias)
+    w, b = liblinear_solution(loss, l2, bias)
+    ours = objective_on(problem, ROWS, w.astype(np.float32), b)
+    theirs = liblinear_objective(loss, 1.0 / (l2 * ROWS.rows), bias, (w, b))
+    assert ours == pytest.approx(l2 * theirs, rel=1e-5)
+    for direction in np.random.default_rng(0).normal(size=(20, WIDTH)):  # it is this objective's optimum
+        assert objective_on(problem, ROWS, (w + 0.01 * direction).astype(np.float32), b) > ours
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("bias", list(BIASES.values()), ids=list(BIASES))
+@pytest.mark.parametrize(
+    ("name", "options", "passes", "within"),
+    [
+        ("asgd", {}, 60, 0.003),
+        ("sgd", {}, 200, 0.004),
+        ("pegasos", {}, 200, 0.004),
+        ("pegasos", {"batch_size": 10, "project": False}, 200, 0.004),
+    ],
+    ids=["asgd", "sgd", "pegasos", "pegasos of 10"],
+)
+def test_many_passes_approach_liblinears_optimum_from_above(
+    name: str, options: dict[str, Any], passes: int, within: float, loss: str, bias: float
+) -> None:
+    l2 = 0.03
+    problem = problem_of(loss, l2, bias)
+    best = l2 * liblinear_objective(loss, 1.0 / (l2 * ROWS.rows), bias, liblinear_solution(loss, l2, bias))
+    weights, b = run_passes(SOLVERS[name](problem, **options), [ROWS], passes).weights()
+    reached = objective_on(problem, ROWS, weights, b)
+    assert best * (1.0 - 1e-6) <= reached <= best * (1.0 + within)
+    once = objective_on(problem, ROWS, *run_passes(SOLVERS[name](problem, **options), [ROWS]).weights())
+    assert reached < once
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_a_free_bias_approaches_scikit_learns_unpenalised_intercept(name: str) -> None:
+    l2 = 0.03
+    problem = Problem(make_loss("logistic"), l2, make_bias("free", 1.0))
+    peer = sklearn_linear.LogisticRegression(C=1.0 / (l2 * ROWS.rows), tol=1e-10, max_iter=1000).fit(MATRIX, SIGNS)
+    best = objective_on(problem, ROWS, peer.coef_[0].astype(np.float32), float(peer.intercept_[0]))
+    weights, b = run_passes(SOLVERS[name](problem), [ROWS], 200).weights()
+    assert best * (1.0 - 1e-6) <= objective_on(problem, ROWS, weights, b) <= best * 1.003
+    assert b == pytest.approx(float(peer.intercept_[0]), abs=0.1)
+
+
+def test_weights_mean_what_scikit_learn_means_by_sample_weight() -> None:
+    l2 = 0.03
+    weights = np.random.default_rng(5).choice([0.0, 0.5, 1.0, 3.0], size=ROWS.rows).astype(np.float32)
+    rows = ROWS._replace(weights=weights)
+    problem = Problem(make_loss("squared_hinge"), l2)
+    peer = sklearn_svm.LinearSVC(C=1.0 / (l2 * weights.sum()), tol=1e-8, max_iter=100_000, dual=False)
+    peer.fit(MATRIX, SIGNS, sample_weight=weights)
+    best = objective_on(problem, rows, peer.coef_[0].astype(np.float32), float(peer.intercept_[0]))
+    for name in SOLVERS:
+        reached = objective_on(problem, rows, *run_passes(SOLVERS[name](problem), [rows], 100).weights())
+        assert best * (1.0 - 1e-6) <= reached <= best * 1.004, name
+
+
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_repeating_a_row_and_doubling_its_weight_lead_to_the_same_place(name: str) -> None:
+    """Counting rows instead of weights would minimise another problem."""
+    double = np.arange(ROWS.rows) % 3 == 0
+    heavy = ROWS._replace(weights=np.where(double, 2, 1).astype(np.float32))
+    repeated = [piece for i in range(ROWS.rows) for piece in [ROWS.slice(i, i + 1)] * (2 if double[i] else 1)]
+    problem = Problem(make_loss("logistic"), 0.05)
+    first, b = run_passes(SOLVERS[name](problem), [heavy], 100).weights()
+    second, other_b = run_passes(SOLVERS[name](problem), repeated, 100).weights()
+    assert np.abs(first - second).max() < 0.03 * np.abs(first).max() and abs(b - other_b) < 0.03
+
+
+def test_one_pass_of_the_default_is_close_already() -> None:
+    """On a stream long enough one pass of asgd needs no tuning."""
+    rows = equal_weights(made_up(6000, WIDTH, seed=22, noise=1.0))
+    l2 = 1e-3
+    for loss in LOSSES:
+        problem = Problem(make_loss(loss), l2)
+        once = objective_on(problem, rows, *run_passes(SOLVERS["asgd"](problem), [rows]).weights())
+        often = objective_on(problem, rows, *run_passes(SOLVERS["asgd"](problem), [rows], 20).weights())
+        assert often <= once * 1.0005 and once <= often * 1.02, loss

@@ -1,0 +1,92 @@
+"""The README's commands and code, and the examples, are executed as they stand."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A directory that has what the README's commands name, and a `streamsvm` command on the path."""
+    for name in ("configs", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    command = tools / "streamsvm"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from streamsvm.cli import main; main()" "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shell")
+def test_readme_commands(project):
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+    assert len(lines) >= 6
+    for line in lines:
+        line = line.removeprefix("pip install . && ")
+        done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+    assert len((project / "out/scores.txt").read_text().splitlines()) == 16281
+    assert len((project / "out/labels.txt").read_text().splitlines()) == 16281
+
+
+def test_readme_output_is_what_is_printed(project):
+    done = subprocess.run(
+        ["streamsvm", "train", "configs/quickstart.yaml"], capture_output=True, text=True, timeout=120, check=True
+    )
+    shown = next(block for block in blocks("") if "trained" in block).splitlines()
+    printed = done.stdout.splitlines()
+    assert [line for line in shown if line.startswith(("train ", "test ", "model "))] == printed[1:]
+    assert any(line.startswith("step size") for line in shown)
+    assert next(line for line in shown if line.startswith("step size")) in done.stderr.splitlines()
+
+
+def test_readme_python(project):
+    code = "\n".join(blocks("python"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_examples(project, example):
+    done = subprocess.run(
+        [sys.executable, f"examples/{example}"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "identical, bit for bit: True" in done.stdout or "test error 1" in done.stdout
+
+
+def test_doctests():
+    import doctest
+
+    import streamsvm.stream
+
+    result = doctest.testmod(streamsvm.stream)
+    assert result.attempted > 3 and result.failed == 0
+
+
+def test_every_solver_and_loss_is_documented():
+    from streamsvm.losses import LOSSES
+    from streamsvm.solvers import SOLVERS
+
+    assert all(f"`{name}`" in README for name in [*SOLVERS, *LOSSES])
+
+
+def test_examples_are_listed():
+    listed = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+    assert all(f"`{path.name}`" in listed for path in (ROOT / "examples").glob("*.py"))

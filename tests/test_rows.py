@@ -1,0 +1,201 @@
+"""Row helpers, the way kernels use them, and the arithmetic of batches."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsvm.batch import Batch, concatenate, empty_batch
+from streamsvm.jit import kernel
+from streamsvm.losses import Hinge, Logistic, SquaredHinge
+from streamsvm.rows import rescale, row_axpy, row_dot, row_norm2, safe_rate
+from streamsvm.solvers.asgd import pair_axpy, pair_dot, rebase
+
+Vector = np.ndarray[Any, Any]
+LENGTHS = pytest.mark.parametrize("length", [*range(10), 31, 1000])
+
+
+@kernel
+def dot(vector, indices, values, a, b):
+    return row_dot(vector, indices, values, a, b)
+
+
+@kernel
+def axpy(vector, indices, values, a, b, factor):
+    row_axpy(vector, indices, values, a, b, factor)
+
+
+@kernel
+def norm2(values, a, b):
+    return row_norm2(values, a, b)
+
+
+@kernel
+def scaled(vector, factor):
+    rescale(vector, factor)
+
+
+@kernel
+def safe(eta, loss, slope, values, a, b, gain):
+    return safe_rate(eta, loss, slope, values, a, b, gain)
+
+
+@kernel
+def both_dot(pairs, indices, values, a, b):
+    return pair_dot(pairs, indices, values, a, b)
+
+
+@kernel
+def both_axpy(pairs, indices, values, a, b, factor, other):
+    pair_axpy(pairs, indices, values, a, b, factor, other)
+
+
+@kernel
+def rebased(pairs, scale, alpha, beta):
+    rebase(pairs, scale, alpha, beta)
+
+
+def made_row(length: int, seed: int = 0) -> tuple[Vector, Vector, Vector]:
+    rng = np.random.default_rng(seed + length)
+    vector = rng.normal(size=5000).astype(np.float32)
+    indices = np.sort(rng.choice(5000, size=length + 6, replace=False)).astype(np.uint32)
+    return vector, indices, rng.normal(size=length + 6).astype(np.float32)
+
+
+@LENGTHS
+@pytest.mark.parametrize("a", [0, 3])
+def test_row_dot_sums_the_row_and_nothing_beside_it(length: int, a: int) -> None:
+    vector, indices, values = made_row(length)
+    b = a + length
+    expected = math.fsum(vector[indices[a:b]].astype(float) * values[a:b].astype(float))
+    assert dot(vector, indices, values, a, b) == pytest.approx(expected, rel=1e-13, abs=1e-13)
+    pairs = np.full(10000, np.nan, np.float32)
+    pairs[0::2] = vector
+    assert both_dot(pairs, indices, values, a, b) == dot(vector, indices, values, a, b)
+
+
+def test_row_dot_is_in_double() -> None:
+    vector = np.array([1e8, 1.0, -1e8], np.float32)
+    assert dot(vector, np.arange(3, dtype=np.uint32), np.ones(3, np.float32), 0, 3) == 1.0
+
+
+@LENGTHS
+def test_row_axpy_adds_in_single_precision_at_the_rows_features_only(length: int) -> None:
+    vector, indices, values = made_row(length)
+    a, b = 2, 2 + length
+    expected = vector.copy()
+    expected[indices[a:b]] += np.float32(0.3) * values[a:b]
+    axpy(vector, indices, values, a, b, 0.3)
+    assert vector.tobytes() == expected.tobytes()
+
+
+@LENGTHS
+def test_pair_axpy_moves_both_of_each_pair(length: int) -> None:
+    vector, indices, values = made_row(length)
+    pairs = np.repeat(vector, 2)
+    expected = pairs.copy()
+    expected[2 * indices[1 : 1 + length].astype(int)] += np.float32(0.3) * values[1 : 1 + length]
+    expected[2 * indices[1 : 1 + length].astype(int) + 1] += np.float32(-7.0) * values[1 : 1 + length]
+    both_axpy(pairs, indices, values, 1, 1 + length, 0.3, -7.0)
+    assert pairs.tobytes() == expected.tobytes()
+
+
+def test_rebase_writes_both_vectors_out() -> None:
+    pairs = np.arange(1, 9, dtype=np.float32)
+    v, u = pairs[0::2].copy(), pairs[1::2].copy()
+    rebased(pairs, 0.5, 0.25, 2.0)
+    assert np.array_equal(pairs[0::2], np.float32(0.5) * v)
+    assert np.array_equal(pairs[1::2], np.float32(0.25) * v + np.float32(2.0) * u)
+
+
+@LENGTHS
+def test_row_norm2_is_the_sum_of_squares(length: int) -> None:
+    _, _, values = made_row(length)
+    expected = math.fsum(values[1 : 1 + length].astype(float) ** 2)
+    assert norm2(values, 1, 1 + length) == pytest.approx(expected, rel=1e-13)
+
+
+def test_norms_of_the_largest_numbers_do_not_overflow() -> None:
+    assert norm2(np.full(4, 3e38, np.float32), 0, 4) == pytest.approx(4 * 9e76, rel=1e-6)
+
+
+def test_rescale_reaches_every_weight() -> None:
+    vector = np.arange(17, dtype=np.float32)
+    scaled(vector, 0.5)
+    assert np.array_equal(vector, np.arange(17) / 2)
+
+
+def test_safe_rate_bounds_steep_steps_only() -> None:
+    values = np.array([3.0, 4.0], np.float32)  # norm^2 25
+    assert safe(10.0, Hinge(), -1.0, values, 0, 2, 1.0) == 10.0
+    assert safe(10.0, Logistic(), -1.0, values, 0, 2, 1.0) == 10.0
+    assert safe(10.0, SquaredHinge(), -2.0, values, 0, 2, 1.0) == 10.0  # not on the wrong side
+    assert safe(10.0, SquaredHinge(), -2.1, values, 0, 2, 1.0) == 1.0 / (2.0 * 26.0)
+    assert safe(1e-3, SquaredHinge(), 50.0, values, 0, 2, 1.0) == 1e-3
+    assert safe(0.5, SquaredHinge(), 50.0, values, 0, 0, 0.0) == 0.5  # a row of nothing divides by zero, quietly
+
+
+@settings(deadline=None)
+@given(st.floats(-1e6, -0.01), st.floats(1e-6, 1e6), st.floats(0.01, 1e3), st.floats(0, 10))
+def test_a_safe_step_never_makes_the_rows_own_loss_worse(score: float, eta: float, size: float, gain: float) -> None:
+    loss, values = SquaredHinge(), np.array([size], np.float32)
+    slope = loss.slope(score, 1.0)
+    moved = score - safe(eta, loss, slope, values, 0, 1, gain) * slope * (float(values[0]) ** 2 + gain)
+    assert loss.value(moved, 1.0) <= loss.value(score, 1.0) * (1 + 1e-9)
+
+
+# Batches.
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    lengths = draw(st.lists(st.integers(0, 5), max_size=12))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    indices = [np.sort(rng.choice(2**32 - 1, size=length, replace=False)) for length in lengths if length]
+    total = sum(lengths)
+    return Batch(
+        np.cumsum([0, *lengths], dtype=np.int64),
+        np.concatenate([np.empty(0), *indices]).astype(np.uint32),
+        rng.normal(size=total).astype(np.float32),
+        rng.integers(0, 2, size=len(lengths)).astype(np.float32),
+        np.ones(len(lengths), np.float32),
+    )
+
+
+def same(a: Batch, b: Batch) -> bool:
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@settings(deadline=None)
+@given(batches(), st.data())
+def test_cutting_a_batch_and_joining_the_pieces_gives_it_back(batch: Batch, data: st.DataObject) -> None:
+    edges = [0, *sorted(data.draw(st.lists(st.integers(0, batch.rows), max_size=5))), batch.rows]
+    shared = [batch.slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    copied = [batch.take(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    assert same(concatenate(shared), batch) and same(concatenate(copied), batch)
+    assert [piece.rows for piece in shared] == [piece.rows for piece in copied]
+    assert [piece.features for piece in shared] == [piece.features for piece in copied]
+    assert [piece.width for piece in shared] == [piece.width for piece in copied]
+    assert max(piece.width for piece in shared) == batch.width
+    assert batch.width == (int(batch.indices.max()) + 1 if len(batch.indices) else 0)
+
+
+def test_copies_do_not_share_memory() -> None:
+    batch = Batch(
+        np.array([0, 1, 2]),
+        np.array([5, 7], np.uint32),
+        np.ones(2, np.float32),
+        np.zeros(2, np.float32),
+        np.ones(2, np.float32),
+    )
+    for other in (batch.copy(), batch.take(0, 2), concatenate([batch])):
+        assert not any(np.shares_memory(x, y) for x, y in zip(batch, other, strict=True))
+    assert np.shares_memory(batch.slice(1, 2).values, batch.values)
+
+
+def test_the_empty_batch() -> None:
+    assert (empty_batch().rows, empty_batch().features, empty_batch().width) == (0, 0, 0)
+    assert same(concatenate([]), empty_batch()) and same(concatenate([empty_batch()] * 3), empty_batch())
