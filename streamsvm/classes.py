@@ -20,15 +20,17 @@ class UndeclaredClassError(DataError):
         self.label = label
         self.row = row
         names = ", ".join(str(name) for name in known.names) or "-1, 1 or 0, 1"
-        super().__init__(
-            f"label {shown_label(label)} is not one of the classes ({names}); declare them, "
-            f"as in --classes {'1,2' if known.open else 'A,B'} (data.classes), or use --passes 2 to find them first"
+        remedy = (
+            "declare them, as in --classes 1,2 (data.classes), or use --passes 2 to find them first"
+            if known.open
+            else "they are fixed by --classes (data.classes) or by the model"
         )
+        super().__init__(f"label {shown_label(label)} is not one of the classes ({names}); {remedy}")
 
 
 def shown_label(label: float) -> str:
-    """A number as a person writes it: 1, -1, 2.5."""
-    return str(int(label)) if float(label).is_integer() else repr(float(np.float32(label)))
+    """A number as a person writes it: 1, -1, 2.5, 0.1."""
+    return str(int(label)) if float(label).is_integer() else str(np.float32(label))
 
 
 class ClassMap:
@@ -47,7 +49,8 @@ class ClassMap:
         try:
             numbers = np.array([float(name) for name in classes], np.float32)
         except ValueError as error:
-            raise ConfigError(f"data.classes: labels of LIBSVM text are numbers, not {error.args[0][-60:]}") from error
+            wrong = str(error).partition(": ")[2]  # could not convert string to float: 'spam'
+            raise ConfigError(f"data.classes: labels of LIBSVM text are numbers, not {wrong[:60]}") from error
         if len(set(numbers.tolist())) != len(classes):
             raise ConfigError("data.classes: two of the classes are the same number")
         order = np.argsort(numbers)

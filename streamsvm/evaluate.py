@@ -68,6 +68,9 @@ def evaluate(model: Model, stream: Iterable[Batch]) -> dict[str, Any]:
     with closing(rows) if isinstance(rows, Generator) else nullcontext():
         for batch in rows:
             coded = classes.encode(batch)
+            if np.isnan(coded.labels).any():
+                row = metrics.examples + int(np.argmax(np.isnan(coded.labels))) + 1
+                raise DataError(f"row {row} has no label: there is nothing to compare the prediction with")
             metrics.update(model.scores(coded), coded.labels, coded.weights)
     if not metrics.examples:
         raise DataError("there is no row to evaluate on")
@@ -88,7 +91,7 @@ def measure_pass(scores, labels, weights, loss, logistic, confusion, sums, bins)
         sums[0] += c
         sums[1] += c * loss.value(score, label)
         sums[2] += c * logistic.value(score, label)
-        single[0] = score
+        single[0] = score + 0.0  # -0.0 is 0.0
         pattern = np.int64(bits[0])
         place = pattern + 0x80000000 if pattern < 0x80000000 else 0xFFFFFFFF - pattern
         bins[true, place >> (32 - BIN_BITS)] += c

@@ -119,9 +119,9 @@ def load_model(url: str) -> Model:
     if metadata.get("format") != FORMAT:
         raise ModelError(f"{shown}: not a streamsvm model")
     version = metadata.get("format_version", "")
-    if not version.isdigit() or int(version) > FORMAT_VERSION:
+    if version not in [str(known) for known in range(1, FORMAT_VERSION + 1)]:
         raise ModelError(
-            f"{shown}: written by streamsvm {metadata.get('streamsvm', '?')} in format version {version or '?'}; "
+            f"{shown}: written by streamsvm {metadata.get('streamsvm', '?')} in format version {version[:20] or '?'}; "
             f"this is {__version__}, which reads versions up to {FORMAT_VERSION}: upgrade streamsvm"
         )
     _check(content, metadata, shown)
@@ -162,7 +162,7 @@ def _metadata(content: bytes, shown: str) -> dict[str, str]:
 
 def _check(content: bytes, metadata: dict[str, str], shown: str) -> None:
     stored = metadata.get("checksum", "")
-    found = content.find(b'"checksum":"' + stored.encode() + b'"')
+    found = content.find(f'"checksum":"{stored}"'.encode("ascii", "replace"))
     if len(stored) != 64 or found < 0:
         raise ModelError(f"{shown}: damaged: it has no checksum")
     start = found + len('"checksum":"')

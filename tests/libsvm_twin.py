@@ -13,23 +13,23 @@ from streamsvm.io.libsvm import Dialect, Parsed, Rows, make_rows, parse
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-class BadRow(Exception):
+class BadRowError(Exception):
     pass
 
 
 def single(token: bytes) -> np.float32:
     """What the parser must make of a number: Python's float, rounded to single precision."""
     if not NUMBER.fullmatch(token):
-        raise BadRow
+        raise BadRowError
     with np.errstate(over="ignore"):
         value = np.float32(float(token))
     if np.isinf(value):
-        raise BadRow
+        raise BadRowError
     return value
 
 
 def twin_row(line: bytes, dialect: Dialect = Dialect()):
-    """The row of a line as (label, indices, values), None where it has none; BadRow where it is malformed."""
+    """The row of a line as (label, indices, values), None where it has none; BadRowError where it is malformed."""
     tokens = [token for token in re.split(rb"[ \t\r]+", line.split(b"#", 1)[0]) if token]
     if not tokens:
         return None
@@ -37,21 +37,21 @@ def twin_row(line: bytes, dialect: Dialect = Dialect()):
     if NUMBER.fullmatch(tokens[0]):
         label = single(tokens.pop(0))
     elif dialect.labelled:
-        raise BadRow
+        raise BadRowError
     if abs(label) > 2**24:
-        raise BadRow
+        raise BadRowError
     features: dict[int, np.float32] = {}
     for token in tokens:
-        if token.startswith(b"qid:"):
+        if re.fullmatch(rb"qid:[^\0-\x20]*", token):
             continue
         index, colon, value = token.partition(b":")
         if not colon or not re.fullmatch(rb"[0-9]+", index) or int(index) >= dialect.limit:
-            raise BadRow
+            raise BadRowError
         key = int(index) & dialect.mask
         with np.errstate(over="ignore"):
             features[key] = features[key] + single(value) if key in features else single(value)
     if np.isinf(list(features.values())).any():
-        raise BadRow
+        raise BadRowError
     return row(label, sorted(features), [features[index] for index in sorted(features)])
 
 
@@ -61,7 +61,7 @@ def twin(text: bytes, dialect: Dialect = Dialect()):
     for number, line in enumerate(text.removesuffix(b"\n").split(b"\n")):
         try:
             found = twin_row(line, dialect)
-        except BadRow:
+        except BadRowError:
             bad.append(number)
             continue
         if found is not None:

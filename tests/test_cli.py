@@ -66,7 +66,7 @@ def test_train_evaluate_predict_inspect(run):
     code, out, err = run("train", TRAIN, "--test", TEST, "-o", "m.safetensors")
     assert code == 0
     assert "error 1" in out and "m.safetensors" in out
-    assert err.startswith("# data: {train:") and "step size eta0 = " in err and "l2: 1.0e-05" in err
+    assert err.startswith("# data: {train:") and "step size eta0 = " in err and "l2: 1.0e-06" in err
 
     code, out, _ = run("evaluate", "m.safetensors", TEST, "--json")
     metrics = json.loads(out)

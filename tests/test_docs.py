@@ -49,7 +49,7 @@ def test_readme_output_is_what_is_printed(project):
     done = subprocess.run(
         ["streamsvm", "train", "configs/quickstart.yaml"], capture_output=True, text=True, timeout=120, check=True
     )
-    shown = next(block for block in blocks("") if "trained" in block).splitlines()
+    shown = next(block for block in blocks("text") if "trained" in block).splitlines()
     printed = done.stdout.splitlines()
     assert [line for line in shown if line.startswith(("train ", "test ", "model "))] == printed[1:]
     assert any(line.startswith("step size") for line in shown)

@@ -114,7 +114,7 @@ def train(
             autocompletion=_complete("squared_hinge", "hinge", "logistic"),
         ),
     ] = None,
-    l2: Annotated[str | None, typer.Option(help="Penalty against the mean loss. [default: 1e-5]")] = None,
+    l2: Annotated[str | None, typer.Option(help="Penalty against the mean loss. [default: 1e-6]")] = None,
     c: Annotated[
         str | None, typer.Option("--C", help="LIBLINEAR's scale of the penalty, instead of --l2: l2 = 1/(C rows).")
     ] = None,

@@ -26,7 +26,7 @@ from streamsvm.config.layers import Shape, unknown_key
 from streamsvm.config.wording import format_size, one_of, parse_size, show
 from streamsvm.errors import ConfigError
 
-DEFAULT_L2 = 1e-5
+DEFAULT_L2 = 1e-6
 SIZE = "size in bytes"  # marks the fields that people read and write as 256MB
 _LARGEST = 2**63 - 1  # what the kernels' integers hold
 

@@ -9,7 +9,6 @@ import bz2
 import lzma
 import sys
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from streamsvm.errors import SourceError
@@ -85,30 +84,33 @@ class _Zlib:
         return self._inner.unused_data
 
 
-def _gzip() -> Callable[[], Any]:
+def _gzip(head: bytes) -> Any:
+    """isal is faster, but (in 1.8) trips over a header with several fields that comes in pieces."""
     try:
         from isal import igzip_lib
     except ImportError:
-        return _Zlib
-    return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+        return _Zlib()
+    if head[3:4] not in (b"\0", b"\4", b"\10", b"\20"):  # nothing, extra bytes, a name, a comment
+        return _Zlib()
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
-def _zstd(window: int) -> Callable[[], Any]:
+def _zstd(window: int) -> Any:
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: max(10, min(31, window.bit_length() - 1))}
-    return lambda: zstd.ZstdDecompressor(options=options)
+    return zstd.ZstdDecompressor(options=options)
 
 
-def _factory(codec: str, window: int) -> Callable[[], Any]:
+def _decompressor(codec: str, window: int, head: bytes) -> Any:
     if codec == "gzip":
-        return _gzip()
+        return _gzip(head)
     if codec == "bzip2":
-        return bz2.BZ2Decompressor
+        return bz2.BZ2Decompressor()
     if codec == "xz":
-        return lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=window)
+        return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=window)
     return _zstd(window)
 
 
@@ -120,15 +122,20 @@ class Inflated:
         self._codec = codec
         self._limits = limits
         self._shown = shown
-        self._make = _factory(codec, limits.window)
-        self._member: Decompressor = self._make()
-        self._pending = b""
         self._read = 0
         self._written = 0
+        self._pending = self._head(b"")
+        self._member: Decompressor = _decompressor(codec, limits.window, self._pending)
 
     def _more(self) -> bytes:
         data = self._raw.read(PIECE) or b""
         self._read += len(data)
+        return data
+
+    def _head(self, data: bytes) -> bytes:
+        """`data` and as much more as it takes to tell what it is."""
+        while len(data) < HEAD and (more := self._more()):
+            data += more
         return data
 
     def _next_member(self) -> bool:
@@ -140,12 +147,10 @@ class Inflated:
             rest = rest.lstrip(b"\0")
         if not rest:
             return False
-        while len(rest) < HEAD and (data := self._more()):
-            rest += data
-        if sniff(rest[:HEAD]) != self._codec:
+        self._pending = self._head(rest)
+        if sniff(self._pending[:HEAD]) != self._codec:
             raise SourceError(f"{self._shown}: something that is not {self._codec} follows the {self._codec} data")
-        self._member = self._make()
-        self._pending = rest
+        self._member = _decompressor(self._codec, self._limits.window, self._pending)
         return True
 
     def readinto(self, view: memoryview) -> int:

@@ -25,8 +25,8 @@ def only(text: bytes, dialect: Dialect = Dialect()):
 
 @pytest.mark.parametrize(
     "label, value",
-    [("+1", 1), ("-1", -1), ("1", 1), ("0", 0), ("2.0", 2), ("1e0", 1), ("1E+0", 1), ("+2.", 2), (".5", 0.5), ("-0", -0.0)]
-    + [("007", 7), ("16777216", 2**24), ("-16777216", -(2**24)), ("0.1", 0.1), ("1" + "0" * 30 + "e-30", 1)],
+    [("+1", 1), ("-1", -1), ("1", 1), ("0", 0), ("2.0", 2), ("1e0", 1), ("1E+0", 1), ("+2.", 2), (".5", 0.5)]
+    + [("-0", -0.0), ("007", 7), ("16777216", 2**24), ("-16777216", -(2**24)), ("0.1", 0.1)],
 )  # fmt: skip
 def test_labels(label, value):
     assert only(f"{label} 1:2".encode()) == row(value, [1], [2])
@@ -93,27 +93,37 @@ def test_unlabelled_rows():
 # What is refused.
 
 MALFORMED = {
-    "3a:1": "not a label", "1 3a:1": "not index:value", "1 3:": "not a number", "1 :4": "not index:value",
-    "1 1:2:3": "not index:value", "1 1:nan": "finite", "1 1:NaN": "finite", "1 1:inf": "finite", "1 1:-Infinity": "finite",
-    "nan 1:1": "finite", "inf 1:1": "finite", "1 -1:1": "not index:value", "1 4294967296:1": "too large",
-    "1 99999999999999999999999999:1": "too large", "1 1:1 2": "not index:value", "1 2": "not index:value",
-    "1 1:1 2:": "not a number", "1 1:1e39": "single precision", "1 1:3e38 1:3e38": "single precision",
-    "spam 1:1": "not a label", "1x 1:1": "not a label", "1,5 1:1": "not a label", "--1 1:1": "not a label",
-    "1\0 1:1": "not a label", "\0": "not a label", "\x7fELF\x02\x01": "not a label", "1 1:1\0": "not index:value",
-    "1 1:\0": "not a number", "1 1\0:1": "not index:value", "1 \0": "not index:value", "1 1:1\0002:2": "not index:value",
-    "1:1 2:2": "no label", "qid:1 2:2": "no label", ":4": "no label", "16777217.5 1:1": "2^24", "1e30": "2^24",
-    "1e999 1:1": "2^24", "-1e20 1:1": "2^24", "1 1 :1": "not index:value", "1 1: 1": "not a number",
-    "1 +1:1": "not index:value", "1 1.0:1": "not index:value", "1 1e0:1": "not index:value", "1 0x1:1": "not index:value",
-    "1 1:1,2:2": "not index:value", "1 1=1": "not index:value", "1 QID:1": "not index:value", "1 qid": "not index:value",
-    "1 qid :1": "not index:value", "1 1:1\v2:2": "not index:value", "1 1:1\f": "not index:value", "\ufeff1 1:1": "not a label",
-    "1 1:1\u00a02:2": "not index:value", "1 \u0663:1": "not index:value", "1 1:1 \u2028": "not index:value",
-    "1 1:0.5x": "not index:value", "1 1:5x": "not index:value", "1 1:0.123456789x": "not index:value", "1 1:-": "not a number",
-    "1 1:-.": "not a number", "1 1:+": "not a number", "1 1:-x": "not a number", "1 12345678": "not index:value",
-    "1 1:0.1234567.8": "not index:value", "1 1:0.12345678.8": "not index:value", "1 1:1-2": "not index:value",
+    "not a label": [
+        "3a:1", "spam 1:1", "1x 1:1", "1,5 1:1", "--1 1:1", "1\x00 1:1", "\x00", "\x7fELF\x02\x01", "\ufeff1 1:1",
+    ],
+    "not index:value": [
+        "1 3a:1", "1 :4", "1 1:2:3", "1 -1:1", "1 1:1 2", "1 2", "1 1:1\x00", "1 1\x00:1", "1 \x00", "1 1:1\x002:2",
+        "1 1 :1", "1 +1:1", "1 1.0:1", "1 1e0:1", "1 0x1:1", "1 1:1,2:2", "1 1=1", "1 QID:1", "1 qid", "1 qid :1",
+        "1 1:1\x0b2:2", "1 1:1\x0c", "1 1:1\xa02:2", "1 ٣:1", "1 1:1 \u2028", "1 1:0.5x", "1 1:5x",
+        "1 1:0.123456789x", "1 12345678", "1 1:0.1234567.8", "1 1:0.12345678.8", "1 1:1-2",
+    ],
+    "not a number": [
+        "1 3:", "1 1:1 2:", "1 1:\x00", "1 1: 1", "1 1:-", "1 1:-.", "1 1:+", "1 1:-x",
+    ],
+    "finite": [
+        "1 1:nan", "1 1:NaN", "1 1:inf", "1 1:-Infinity", "nan 1:1", "inf 1:1",
+    ],
+    "too large": [
+        "1 4294967296:1", "1 99999999999999999999999999:1",
+    ],
+    "single precision": [
+        "1 1:1e39", "1 1:3e38 1:3e38",
+    ],
+    "no label": [
+        "1:1 2:2", "qid:1 2:2", ":4",
+    ],
+    "2^24": [
+        "16777217.5 1:1", "1e30", "1e999 1:1", "-1e20 1:1",
+    ],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text, message", MALFORMED.items())
+@pytest.mark.parametrize("text, message", [(text, message) for message in MALFORMED for text in MALFORMED[message]])
 def test_malformed(text, message):
     good = b"1 1:0.5 7:2\n"
     block = good + text.encode() + b"\n" + good * 2
@@ -181,9 +191,9 @@ numbers = st.one_of(
     ),
 )
 indices = st.integers(0, 12) | st.integers(0, 2**33) | st.sampled_from([9999999, 10000000, 2**32 - 1, 2**32])
-spoilt = st.sampled_from([t.split(" ")[-1] for t in MALFORMED if "\n" not in t]) | st.text(max_size=4).filter(
-    lambda t: "\n" not in t
-)
+spoilt = st.sampled_from([text.split(" ")[-1] for group in MALFORMED.values() for text in group]) | st.text(
+    max_size=4
+).filter(lambda t: "\n" not in t)
 tokens = st.one_of(*[st.builds("{}:{}".format, indices, numbers)] * 12, st.just("qid:3"), st.just("# x"), spoilt)
 labels = st.one_of(*[st.sampled_from(["+1", "-1", "1", "0", "2.0", "1e0"])] * 8, numbers, st.just(""), spoilt)
 lines = st.builds(
@@ -222,7 +232,7 @@ def test_agrees_with_its_twin(text, dialect):
     st.lists(st.tuples(indices.filter(lambda i: i < 2**32), st.floats(width=32, allow_nan=False, allow_infinity=False)))
 )
 def test_any_row_comes_back(pairs):
-    """Written with nine digits, which is enough for a single; duplicates and overflowing sums are the twin's to judge."""
+    """Written with nine digits, which is enough for a single; sums that overflow are for the twin to judge."""
     agrees_with_twin(b"1 " + b" ".join(b"%d:%.9g" % pair for pair in pairs))
 
 

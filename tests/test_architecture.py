@@ -1,0 +1,319 @@
+"""The rooms of the package: who may open which door, read from the sources without importing them."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import streamsvm
+
+ROOT = Path(__file__).parents[1] / "streamsvm"
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+TREES = {module: ast.parse((ROOT / module).read_text(encoding="utf-8")) for module in MODULES}
+
+# Third-party libraries enter by one door each.
+DOORS = {
+    "numba": ("jit.py",),
+    "llvmlite": ("jit.py",),
+    "fsspec": ("io/source.py",),
+    "pyarrow": ("io/",),
+    "isal": ("io/compression.py",),
+    "backports": ("io/compression.py",),
+    "compression": ("io/compression.py",),
+    "pydantic": ("config/",),
+    "pydantic_core": ("config/",),
+    "yaml": ("config/",),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
+    "safetensors": ("model.py",),
+    "numpy": ("",),
+}
+
+# Imports run one way. A room is a folder or a module of the package; every room stands here with those it may open.
+SMALL = {"batch", "errors", "jit", "places"}
+TERMS = {"losses", "schedules", "rows"}
+ROOMS = {
+    "errors": set(),
+    "places": set(),
+    "progress": set(),
+    "pool": set(),
+    "io/urls": set(),
+    "jit": {"places"},
+    "batch": {"jit"},
+    "rows": {"jit"},
+    "losses": {"jit"},
+    "schedules": {"jit"},
+    "classes": SMALL,
+    "io": SMALL | {"io/urls"},
+    "io/files": {"errors", "io", "io/urls"},
+    "io/cache": SMALL | {"io/files"},
+    "solvers": SMALL | TERMS,
+    "shuffle": SMALL,
+    "stream": SMALL | {"io", "pool", "shuffle"},
+    "passes": SMALL | {"io", "io/cache", "io/files", "pool", "shuffle", "stream"},
+    "model": SMALL | {"io/files", "io/urls", "classes", "version"},
+    "evaluate": SMALL | {"model", "losses"},
+    "config": {"errors", "io/urls"},
+    "training": {"classes", "config", "evaluate", "io", "model", "passes", "progress", "solvers", "stream", "version"}
+    | SMALL
+    | TERMS,
+    "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "solvers"}
+    | {"stream", "training", "version"}
+    | SMALL,
+    "": {"config", "model", "stream", "training"},  # the public names
+}
+
+
+def room_of(module: str) -> str:
+    """`io` of io/source.py, `io/urls` of io/urls.py, `model` of model.py, nothing of the package's own __init__.py."""
+    whole = module.removesuffix(".py")
+    return whole if whole in ROOMS else whole.split("/")[0].replace("__init__", "")
+
+
+def imports(module: str) -> Iterator[tuple[str, int]]:
+    """Dotted names a module imports, wherever in it; names taken from the package itself are modules or the version."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: imports are absolute"
+            if node.module == "streamsvm":
+                yield from ((f"streamsvm.{alias.name}", node.lineno) for alias in node.names)
+            elif node.module:
+                yield node.module, node.lineno
+
+
+def opened_room(name: str) -> str:
+    """The room of a dotted name inside the package."""
+    return "version" if name == "streamsvm.__version__" else room_of("/".join(name.split(".")[1:]))
+
+
+def test_this_test_sees_the_package() -> None:
+    assert len(MODULES) > 20 and "solvers/base.py" in MODULES
+    assert ("streamsvm.rows", "numba") == (
+        next(name for name, _ in imports("solvers/sgd.py") if name.endswith("rows")),
+        next(name for name, _ in imports("jit.py") if name == "numba"),
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_third_party_libraries_enter_by_one_door(module: str) -> None:
+    for name, line in imports(module):
+        library = name.split(".")[0]
+        if library == "streamsvm" or library in sys.stdlib_module_names - {"compression"}:
+            continue
+        assert library in DOORS, f"{module}:{line}: {library} is not a library of this package"
+        assert any(module.startswith(door) for door in DOORS[library]), f"{module}:{line} imports {library}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_one_way(module: str) -> None:
+    room = room_of(module)
+    assert room in ROOMS, f"{module} is a new room: say in this test what it may import"
+    for name, line in imports(module):
+        if name.startswith("streamsvm."):
+            opened = opened_room(name)
+            assert opened == room or opened in ROOMS[room], f"{module}:{line}: {room or 'the package'} opens {opened}"
+
+
+def test_the_table_itself_has_no_circles_and_keeps_the_rules_of_the_design() -> None:
+    reached: dict[str, set[str]] = {}
+
+    def reach(room: str, above: tuple[str, ...] = ()) -> set[str]:
+        assert room not in above, f"circle: {' -> '.join([*above, room])}"
+        if room not in reached:
+            opened = ROOMS.get(room, set())
+            reached[room] = opened.union(*(reach(other, (*above, room)) for other in opened - {"version"}))
+        return reached[room]
+
+    for room in ROOMS:
+        assert "cli" not in reach(room), f"nothing imports cli, but {room} does"
+    assert "io" not in reach("solvers") and "solvers" not in reach("io")
+    assert not reach("solvers") & {"stream", "training", "passes", "config"}
+    assert not reach("config") & {"jit", "batch", "io"}
+    assert "jit" not in reach("io/urls")
+
+
+def test_every_room_in_the_table_exists() -> None:
+    assert {room_of(module) for module in MODULES} == set(ROOMS)
+
+
+# How modules read.
+
+
+EMPTY = pytest.mark.xfail(strict=True, reason="io/__init__.py is empty")
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(module, marks=EMPTY if module == "io/__init__.py" else ()) for module in MODULES]
+)
+def test_every_module_says_what_it_is(module: str) -> None:
+    assert ast.get_docstring(TREES[module]), f"{module} has no docstring"
+
+
+def test_no_module_is_a_drawer() -> None:
+    names = {Path(module).stem for module in MODULES}
+    assert not names & {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+    classes = [node.name for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert not [name for name in classes if name.startswith("Base")]
+
+
+COMPILED = {"kernel", "quick", "inlined", "cold", "intrinsic"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def decorators(node: Function) -> set[str]:
+    found = set()
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found.add(called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""))
+    return found
+
+
+def is_term(node: ast.AST, module: str) -> bool:
+    """A NamedTuple of losses.py or schedules.py, whose methods numba types."""
+    return (
+        isinstance(node, ast.ClassDef)
+        and module in ("losses.py", "schedules.py")
+        and any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
+    )
+
+
+def stubs(module: str) -> set[str]:
+    """Functions handed to `expose`."""
+    calls = (node for node in ast.walk(TREES[module]) if isinstance(node, ast.Call))
+    return {
+        call.args[1].id
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "expose" and isinstance(call.args[1], ast.Name)
+    }
+
+
+def typed_functions(node: ast.AST, module: str) -> Iterator[tuple[Function, bool]]:
+    """Functions that must be annotated, and whether each is a method; compiled ones are left out with all inside."""
+    for child in ast.iter_child_nodes(node):
+        if is_term(child, module):
+            continue
+        if isinstance(child, Function):
+            if decorators(child) & COMPILED or child.name in stubs(module):
+                continue
+            yield child, isinstance(node, ast.ClassDef) and "staticmethod" not in decorators(child)
+        yield from typed_functions(child, module)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_everything_but_kernels_is_typed(module: str) -> None:
+    for function, is_method in typed_functions(TREES[module], module):
+        where = f"{module}:{function.lineno}: {function.name}"
+        given = function.args
+        arguments = [*given.posonlyargs, *given.args][1 if is_method else 0 :]
+        arguments += [*given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
+        assert not [argument.arg for argument in arguments if argument.annotation is None], where
+        assert function.returns is not None, f"{where} has no return type"
+
+
+def test_kernels_and_only_kernels_are_untyped() -> None:
+    """The rule above would be empty if everything counted as a kernel."""
+    typed = [function.name for module in MODULES for function, _ in typed_functions(TREES[module], module)]
+    assert len(typed) > 150 and {"load_model", "learn", "expose"} <= set(typed)
+    assert not {"sgd_pass", "row_dot", "slope", "_slope", "generate"} & set(typed)
+
+
+# What is light stays light.
+
+HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "fsspec", "safetensors", "scipy", "sklearn"}
+
+
+def loaded_by(code: str, directory: Path) -> set[str]:
+    """Top-level modules that a fresh interpreter has after running `code`."""
+    script = f"import sys\n{code}\nprint('LOADED', *sys.modules, file=sys.stderr)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMSVM__")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+    )
+    loaded = re.search(r"^LOADED (.*)$", done.stderr, re.MULTILINE)
+    assert loaded, done.stderr
+    return {name.split(".")[0] for name in loaded[1].split()}
+
+
+def command(*arguments: str) -> str:
+    return f"sys.argv = {['streamsvm', *arguments]!r}\nfrom streamsvm.cli import run\nrun()"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import streamsvm",
+        command("--help"),
+        command("train", "--help"),
+        command("--version"),
+        command("train", "wrong.yaml"),
+        command("train", "--passes", "0", "data.svm"),
+        command("config", "validate", "wrong.yaml"),
+        command("config", "show"),
+    ],
+    ids=["import", "help", "train help", "version", "wrong config", "wrong flag", "validate", "show"],
+)
+def test_what_needs_no_numbers_loads_no_numbers(code: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("los: hinge\nsolver: {passes: 0}\n")
+    loaded = loaded_by(code, tmp_path)
+    assert "streamsvm" in loaded and not loaded & HEAVY
+    if code == "import streamsvm":
+        assert not loaded & {"pydantic", "yaml", "typer", "rich"}
+
+
+# What is public.
+
+
+def test_public_names_are_those_in_all_and_each_resolves() -> None:
+    assert sorted(streamsvm.__all__) == streamsvm.__all__ == sorted(dir(streamsvm))
+    assert len(set(streamsvm.__all__)) == len(streamsvm.__all__)
+    for name in streamsvm.__all__:
+        assert getattr(streamsvm, name) is not None
+    assert {"Model", "Stream", "load_model", "open_stream", "train"} <= set(streamsvm.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = streamsvm.trian
+
+
+def test_public_names_are_known_to_type_checkers_too() -> None:
+    typed = {
+        alias.name
+        for node in ast.walk(TREES["__init__.py"])
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for statement in node.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert typed | {"__version__"} == set(streamsvm.__all__)
+
+
+def test_the_version_is_the_one_that_is_packaged() -> None:
+    packaged = (ROOT.parent / "pyproject.toml").read_text()
+    assert f'version = "{streamsvm.__version__}"' in packaged or "dynamic" in packaged
+
+
+def test_every_module_list_of_public_names_is_true() -> None:
+    """A module with __all__ defines or imports all of it."""
+    for module, tree in TREES.items():
+        listed = [
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+        ]
+        if not listed or module == "__init__.py":
+            continue
+        defined: set[str] = set()
+        for node in tree.body:
+            if isinstance(node, Function | ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                defined |= {alias.asname or alias.name for alias in node.names}
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                defined |= {target.id for target in targets if isinstance(target, ast.Name)}
+        assert set(listed[0]) <= defined, module

@@ -1,0 +1,456 @@
+"""Models: scores, predictions as text, and files that are whole or refused."""
+
+import errno
+import json
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsvm.batch import Batch, empty_batch
+from streamsvm.errors import ModelError, SourceError
+from streamsvm.model import Model, load_model
+
+Put = Callable[[str, bytes], str]
+
+
+def small_model(**changes: Any) -> Model:
+    parts: dict[str, Any] = {
+        "weights": np.array([0.0, 1.5, -2.25, 1e-40, 3e38], np.float32),
+        "bias": 0.1,
+        "classes": [-1, 1],
+        "loss": "logistic",
+        "recipe": {"format": "libsvm", "hash_bits": None, "dim": None},
+        "config": {"loss": "logistic", "data": {"train": ["s3://bucket/é.svm"]}},
+        "provenance": {"examples": 7, "l2": 1e-5},
+        "online": {"t": 7.0, "eta0": 0.5},
+    }
+    return Model(**(parts | changes))
+
+
+def rows_of(rows: list[dict[int, float]]) -> Batch:
+    return Batch(
+        np.cumsum([0] + [len(row) for row in rows], dtype=np.int64),
+        np.array([index for row in rows for index in row], np.uint32),
+        np.array([value for row in rows for value in row.values()], np.float32),
+        np.full(len(rows), np.nan, np.float32),
+        np.ones(len(rows), np.float32),
+    )
+
+
+def same(a: Model, b: Model) -> bool:
+    rest = ("classes", "loss", "recipe", "config", "provenance", "online")
+    return (
+        a.weights.dtype == b.weights.dtype == np.float32
+        and a.weights.tobytes() == b.weights.tobytes()
+        and struct.pack("<d", a.bias) == struct.pack("<d", b.bias)
+        and all(getattr(a, name) == getattr(b, name) for name in rest)
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "small.safetensors"
+    small_model().save(str(path))
+    return path
+
+
+# Scores and predictions.
+
+
+def test_scores_are_weights_times_features_plus_bias_and_unseen_features_are_ignored() -> None:
+    model = small_model(weights=np.array([5.0, 1.5, -2.25], np.float32))
+    batch = rows_of([{1: 2.0, 2: 1.0}, {}, {0: 1.0, 3: 1e30, 2**32 - 2: 7.0}, {3: 1.0}])
+    assert model.scores(batch).tolist() == [0.1 + 3.0 - 2.25, 0.1, 5.1, 0.1]
+    assert model.dim == 3
+    assert small_model(weights=np.empty(0, np.float32)).scores(batch).tolist() == [0.1] * 4
+
+
+def test_a_slice_of_a_batch_is_scored_by_its_own_rows() -> None:
+    model = small_model(weights=np.arange(3, dtype=np.float32), bias=0.0)
+    batch = rows_of([{1: 1.0}, {2: 1.0}, {1: 3.0, 2: 1.0}])
+    assert model.scores(batch.slice(1, 3)).tolist() == [2.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [([-1, 1], ["-1", "1"]), ([2, 1], ["2", "1"]), ([0.5, 0.1], ["0.5", "0.1"]), (["+1", "2.0"], ["+1", "2.0"])],
+)
+def test_predicted_labels_are_written_as_the_user_wrote_them(classes: list[Any], names: list[str]) -> None:
+    model = small_model(weights=np.ones(2, np.float32), bias=0.0, classes=classes)
+    text = model.prediction_text(rows_of([{1: -1.0}, {1: 2.0}, {}]))
+    assert text.decode() == f"{names[0]}\n{names[1]}\n{names[0]}\n"  # a score of zero is not positive
+
+
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), max_size=20), st.floats(-1e6, 1e6))
+def test_scores_as_text_are_exact(values: list[float], bias: float) -> None:
+    model = small_model(weights=np.array([0.0, 0.7], np.float32), bias=bias)
+    batch = rows_of([{1: value} for value in values])
+    lines = model.prediction_text(batch, "scores").decode().splitlines()
+    assert [float(line) for line in lines] == model.scores(batch).tolist()
+
+
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=20))
+def test_probabilities_are_those_of_the_second_class(values: list[float]) -> None:
+    model = small_model(weights=np.array([0.0, 1.0], np.float32), bias=0.0)
+    batch = rows_of([{1: value} for value in values])
+    lines = [float(line) for line in model.prediction_text(batch, "probabilities").decode().splitlines()]
+    for value, probability in zip(values, lines, strict=True):
+        assert 0.0 <= probability <= 1.0
+        if abs(value) < 700:
+            assert probability == pytest.approx(1.0 / (1.0 + np.exp(-value)), rel=1e-12)
+        else:
+            assert probability == pytest.approx(float(value > 0), abs=1e-300)
+
+
+@pytest.mark.parametrize("what", ["labels", "scores", "probabilities"])
+def test_no_rows_are_no_lines(what: str) -> None:
+    assert small_model().prediction_text(empty_batch(), what) == b""
+    assert small_model().prediction_text(rows_of([{}]), what).count(b"\n") == 1
+
+
+# Round trips.
+
+
+def test_a_saved_model_is_loaded_bit_for_bit(saved: Path) -> None:
+    assert same(load_model(str(saved)), small_model())
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.floats(width=32), max_size=30),
+    st.floats(),
+    st.lists(st.one_of(st.integers(-(2**53), 2**53), st.floats(-1e6, 1e6), st.text()), min_size=2, max_size=5),
+    st.dictionaries(st.text(), st.one_of(st.none(), st.booleans(), st.text(), st.floats(-9, 9))),
+)
+def test_whatever_is_saved_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, weights: list[float], bias: float, classes: list[Any], extra: Any
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.safetensors"
+    model = small_model(
+        weights=np.array(weights, np.float32), bias=bias, classes=classes, recipe=extra, config=extra, provenance=extra
+    )
+    model.save(str(path))
+    assert same(load_model(str(path)), model)
+
+
+def test_any_safetensors_reader_opens_the_file(saved: Path) -> None:
+    tensors = safetensors.numpy.load_file(saved)
+    assert tensors["weights"].tobytes() == small_model().weights.tobytes()
+    assert tensors["bias"].tolist() == [0.1]
+    with safetensors.safe_open(saved, "numpy") as opened:
+        metadata = opened.metadata()
+    assert metadata["format"] == "streamsvm-model" and metadata["format_version"] == "1"
+    assert json.loads(metadata["classes"]) == [-1, 1] and metadata["loss"] == "logistic"
+    assert len(metadata["checksum"]) == 64
+
+
+def test_the_same_model_makes_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+    small_model().save(str(tmp_path / "again.safetensors"))
+    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+
+
+def test_strided_and_big_endian_weights_are_saved_as_they_are(tmp_path: Path) -> None:
+    path = str(tmp_path / "strided.safetensors")
+    weights = np.arange(10, dtype=np.float32)
+    small_model(weights=weights[::2]).save(path)
+    assert load_model(path).weights.tolist() == [0, 2, 4, 6, 8]
+    small_model(weights=weights.astype(">f4")).save(path)
+    assert load_model(path).weights.tolist() == weights.tolist()
+
+
+def test_models_travel_through_buckets() -> None:
+    url = "memory://models/small.safetensors"
+    small_model().save(url)
+    assert same(load_model(url), small_model())
+    small_model(bias=2.0).save(url)
+    assert load_model(url).bias == 2.0
+
+
+def test_saving_makes_missing_directories_and_replaces_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "model.safetensors"
+    small_model().save(str(path))
+    small_model(bias=3.0).save(str(path))
+    assert load_model(str(path)).bias == 3.0 and [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_loaded_model_scores_like_the_saved_one(saved: Path) -> None:
+    batch = rows_of([{1: 0.3, 2: -7.0}, {4: 1e-3}])
+    assert load_model(str(saved)).scores(batch).tobytes() == small_model().scores(batch).tobytes()
+
+
+# Files that are not models.
+
+
+@pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80, 0x20])
+def test_no_byte_can_change_unnoticed(saved: Path, flip: int) -> None:
+    content = saved.read_bytes()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= flip
+        saved.write_bytes(damaged)
+        with pytest.raises(ModelError, match=r"small\.safetensors: "):
+            load_model(str(saved))
+
+
+def test_no_truncation_is_a_model(saved: Path) -> None:
+    content = saved.read_bytes()
+    for length in range(len(content)):
+        saved.write_bytes(content[:length])
+        with pytest.raises(ModelError, match=r"small\.safetensors: (truncated|damaged|not a model)"):
+            load_model(str(saved))
+    for tail in (b"\0", b" ", content):
+        saved.write_bytes(content + tail)
+        with pytest.raises(ModelError):
+            load_model(str(saved))
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_damaged_spans_are_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "span.safetensors"
+    small_model().save(str(path))
+    content = path.read_bytes()
+    start = data.draw(st.integers(0, len(content)))
+    stop = data.draw(st.integers(start, min(start + 80, len(content))))
+    damaged = content[:start] + data.draw(st.binary(max_size=80)) + content[stop:]
+    path.write_bytes(damaged)
+    if damaged != content:
+        with pytest.raises(ModelError):
+            load_model(str(path))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=300))
+def test_bytes_are_not_a_model(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "bytes.safetensors"
+    for prefix in (b"", struct.pack("<Q", len(content)), struct.pack("<Q", max(0, len(content) - 8))):
+        path.write_bytes(prefix + content)
+        with pytest.raises(ModelError):
+            load_model(str(path))
+
+
+def with_metadata(**changes: str) -> bytes:
+    """A safetensors file like a model, with metadata of our choice and nothing to make up for it."""
+    metadata = {
+        "format": "streamsvm-model",
+        "format_version": "1",
+        "checksum": "0" * 64,
+        "streamsvm": "0.1.0",
+        "loss": "hinge",
+        "classes": "[-1, 1]",
+        "recipe": "{}",
+        "config": "{}",
+        "provenance": "{}",
+        "online": "{}",
+    }
+    tensors = {"weights": np.zeros(3, np.float32), "bias": np.zeros(1)}
+    return safetensors.numpy.save(tensors, metadata | changes)
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('a model file was unpickled')",)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not a model: the file has only 0 bytes"),
+        (b"abc", "not a model: the file has only 3 bytes"),
+        (b"+1 1:0.5 2:1\n-1 3:1\n" * 20, "not a streamsvm model"),
+        ("weights: [1, 2]\n".encode() * 5, "not a streamsvm model"),
+        (pickle.dumps(Trap()), "not a streamsvm model"),
+        (b"\x1f\x8b" + b"\0" * 200, "truncated|not a streamsvm model"),
+        (safetensors.numpy.save({"weights": np.zeros(3, np.float32)}), "not a streamsvm model"),
+        (safetensors.numpy.save({"weights": np.zeros(3, np.float32)}, {"format": "pt"}), "not a streamsvm model"),
+        (with_metadata(format="other"), "not a streamsvm model"),
+        (with_metadata(format_version="2"), r"format version 2; this is \S+, which reads versions up to 1: upgrade"),
+        (with_metadata(format_version="2", streamsvm="9.9"), "written by streamsvm 9.9 in format version 2"),
+        (with_metadata(format_version="1000000000000"), "upgrade streamsvm"),
+        (with_metadata(format_version="9" * 5000), "ersion"),
+        (with_metadata(format_version="²"), "ersion"),
+        (with_metadata(format_version="one"), "ersion"),
+        (with_metadata(format_version=""), "ersion"),
+        (with_metadata(format_version="-1"), "ersion"),
+        (with_metadata(), "checksum does not match"),
+        (with_metadata(checksum=""), "no checksum"),
+        (with_metadata(checksum="é" * 64), "checksum"),
+        (struct.pack("<Q", 2) + b"[]" + b"\0" * 50, "not a streamsvm model"),
+        (struct.pack("<Q", 50_000) + b"[" * 50_000, "not a streamsvm model"),
+        (struct.pack("<Q", 2**63) + b"{}" * 50, "not a streamsvm model"),
+    ],
+)
+def test_other_files_are_refused_with_the_reason(put: Put, content: bytes, says: str) -> None:
+    path = put("other.safetensors", content)
+    with pytest.raises(ModelError, match=rf"other\.safetensors: .*({says})"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        '"\\ud800' + "0" * 63 + '"',  # 64 characters that no encoding can write
+        '{"a": 1}',
+        "null",
+        "7",
+    ],
+)
+def test_a_checksum_of_strange_characters_is_refused(put: Put, metadata: str) -> None:
+    fields = f'"format":"streamsvm-model","format_version":"1","checksum":{metadata}'
+    header = f'{{"__metadata__":{{{fields}}}}}'.encode()
+    with pytest.raises(ModelError, match="checksum"):
+        load_model(put("strange.safetensors", struct.pack("<Q", len(header)) + header))
+
+
+def test_a_valid_checksum_over_impossible_contents_is_still_refused(put: Put) -> None:
+    """As a later version might write them, or somebody who computes checksums."""
+    import hashlib
+
+    for changes in ({"classes": "[-1, 1"}, {"recipe": "\0"}, {"online": "nope"}):
+        content = with_metadata(**changes)
+        digest = hashlib.sha256(content).hexdigest().encode()
+        path = put("signed.safetensors", content.replace(b"0" * 64, digest))
+        with pytest.raises(ModelError, match="damaged model"):
+            load_model(path)
+    content = safetensors.numpy.save({"bias": np.zeros(1)}, safetensors_metadata(with_metadata()))
+    digest = hashlib.sha256(content).hexdigest().encode()
+    with pytest.raises(ModelError, match="damaged model"):
+        load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))
+
+
+def safetensors_metadata(content: bytes) -> dict[str, str]:
+    (length,) = struct.unpack("<Q", content[:8])
+    metadata: dict[str, str] = json.loads(content[8 : 8 + length])["__metadata__"]
+    return metadata
+
+
+def test_a_missing_file_and_a_directory_are_source_errors(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.safetensors", tmp_path):
+        with pytest.raises(SourceError, match=str(path)):
+            load_model(str(path))
+    with pytest.raises(SourceError, match=r"memory://models/missing"):
+        load_model("memory://models/missing.safetensors")
+
+
+def test_secrets_in_a_url_are_not_shown() -> None:
+    with pytest.raises(SourceError) as caught:
+        load_model("memory://user:secret@models/missing.safetensors?key=hidden")
+    assert "secret" not in str(caught.value) and "hidden" not in str(caught.value)
+
+
+# Saving that fails.
+
+
+class Broken:
+    """A model whose weights cannot be written to the end."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def pieces(self, model: Model, checksum: str) -> Any:
+        yield b"half of a"
+        if checksum != "0" * 64:
+            raise self.error
+
+
+@pytest.mark.parametrize("before", [b"an older model", None], ids=["replacing", "new"])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), SourceError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (RuntimeError("bug"), RuntimeError),
+    ],
+)
+def test_half_a_file_never_gets_the_final_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception], before: bytes | None
+) -> None:
+    path = tmp_path / "model.safetensors"
+    if before is not None:
+        path.write_bytes(before)
+    monkeypatch.setattr(Model, "_pieces", lambda self, checksum: Broken(error).pieces(self, checksum))
+    with pytest.raises(raised):
+        small_model().save(str(path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ([path.name] if before is not None else [])
+    if before is not None:
+        assert path.read_bytes() == before
+
+
+def test_the_final_name_appears_when_the_file_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.safetensors"
+    seen = []
+    pieces = Model._pieces
+
+    def watched(self: Model, checksum: str) -> Any:
+        for piece in pieces(self, checksum):
+            seen.append(path.exists())
+            yield piece
+
+    monkeypatch.setattr(Model, "_pieces", watched)
+    small_model().save(str(path))
+    assert len(seen) == 8 and not any(seen) and path.exists()
+
+
+def test_a_failing_rename_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(SourceError, match="cannot write: Permission denied"):
+        small_model().save(str(tmp_path / "model.safetensors"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.xfail(strict=True, reason="io/files.py: closing the target after a failed write publishes what is there")
+def test_a_failing_upload_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFile
+
+    real = MemoryFile.write
+
+    def half(self: Any, data: bytes) -> int:
+        real(self, bytes(data)[:50])
+        raise OSError(errno.ECONNRESET, "Connection reset by peer")
+
+    monkeypatch.setattr(MemoryFile, "write", half)
+    with pytest.raises(SourceError, match="cannot write"):
+        small_model().save("memory://models/broken.safetensors")
+    assert not fsspec.filesystem("memory").exists("/models/broken.safetensors")
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    places = [tmp_path / "file" / "model.safetensors", tmp_path]
+    if sys.platform.startswith("linux"):
+        places.append(Path("/proc/nobody/model.safetensors"))
+    if hasattr(os, "geteuid") and os.geteuid() != 0:  # root may write anywhere
+        (tmp_path / "closed").mkdir(mode=0o500)
+        places.append(tmp_path / "closed" / "model.safetensors")
+    for place in places:
+        with pytest.raises(SourceError, match="cannot write"):
+            small_model().save(str(place))
+    assert {entry.name for entry in tmp_path.iterdir()} <= {"file", "closed"}
+
+
+def test_saving_needs_no_second_copy_of_the_weights(tmp_path: Path) -> None:
+    import tracemalloc
+
+    model = small_model(weights=np.zeros(2_000_000, np.float32))
+    tracemalloc.start()
+    try:
+        model.save(str(tmp_path / "large.safetensors"))
+        assert tracemalloc.get_traced_memory()[1] < model.weights.nbytes // 2
+    finally:
+        tracemalloc.stop()
