@@ -21,7 +21,7 @@ from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.jit import kernel
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.pool import Tokens, ordered
-from streamsvm.shuffle import ShuffleBuffer, mixed, permute, permuted
+from streamsvm.shuffle import mixed, permute, permuted
 from streamsvm.stream import Stream
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Passes:
             rows = self._caching(stream.in_order())
         else:
             rows = self._following(stream.in_order())
-        return ShuffleBuffer(stream.shuffle, mixed(stream.seed, number)).shuffled(rows) if stream.shuffle else rows
+        return stream.mixed_up(rows, mixed(stream.seed, number))
 
     # Where rows come from.
 

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from streamsvm.batch import Batch, Batches
+from streamsvm.errors import ConfigError
 from streamsvm.jit import inlined, kernel
 
+ROW_BYTES = 24  # of the table of rows
+PAIR_BYTES = 8
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -49,8 +52,10 @@ def below(bits, count):
 class ShuffleBuffer:
     """A shuffle buffer of `rows` rows."""
 
-    def __init__(self, rows: int, seed: int) -> None:
+    def __init__(self, rows: int, seed: int, memory: int | None = None) -> None:
         self._capacity = rows
+        self._memory = memory
+        self._afford(ROW_BYTES * rows, 0)
         self._state = np.array([mixed(seed, rows)], np.uint64)
         self._filled = 0
         self._starts = np.zeros(rows, np.int64)
@@ -116,16 +121,25 @@ class ShuffleBuffer:
         """Make room for `more` pairs behind the used part, by moving the live rows to the front of a new arena."""
         if self._end + more <= len(self._indices):
             return
-        live = int(self._lengths[: self._filled].sum())
+        rows = self._filled
+        starts = np.zeros(rows + 1, np.int64)
+        np.cumsum(self._lengths[:rows], out=starts[1:])
+        live = int(starts[-1])
         size = max(2 * (live + more), 1024)
-        kept = gather(
-            self._starts, self._lengths, self._indices, self._values, self._labels, self._weights,
-            np.arange(self._filled),
-        )  # fmt: skip
-        self._indices, self._values = np.empty(size, np.uint32), np.empty(size, np.float32)
-        self._indices[:live], self._values[:live] = kept.indices, kept.values
-        self._starts[: self._filled] = kept.indptr[:-1]
+        self._afford(ROW_BYTES * self._capacity + PAIR_BYTES * (size + len(self._indices)), rows)
+        indices, values = np.empty(size, np.uint32), np.empty(size, np.float32)
+        copy_rows(self._starts, np.arange(rows), self._indices, self._values, starts, indices, values)
+        self._indices, self._values = indices, values
+        self._starts[:rows] = starts[:-1]
         self._end = live
+
+    def _afford(self, needed: int, rows: int) -> None:
+        if self._memory is not None and needed > self._memory:
+            held = f" at row {rows:,}" if rows else ""
+            raise ConfigError(
+                f"data.shuffle: a buffer of {self._capacity:,} rows needs more than the {self._memory / 1e6:,.0f} MB "
+                f"that the memory budget leaves for it{held}; use a smaller --shuffle or a larger --memory"
+            )
 
     def _most_leaving(self, batch: Batch, start: int) -> int:
         """An upper bound for the pairs that leave: everything that lives or arrives."""

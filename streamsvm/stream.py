@@ -24,7 +24,7 @@ from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
-READING_SHARE = 4  # a quarter of the memory budget goes to blocks in flight
+SHARES = 4  # a quarter of the memory budget goes to blocks in flight, another to a shuffle buffer
 SHOWN_FAULTS = 5
 
 
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
         """Threads, block size, and bytes of text that may be in flight."""
         threads = self.threads or available_cores()
         worst = 1 + libsvm.bytes_per_text_byte()
-        text = self.memory // READING_SHARE // worst
+        text = self.memory // SHARES // worst
         block = self.block_size or min(LARGEST_BLOCK, max(SMALLEST_BLOCK, text // (threads + 3)))
         return threads, block, max(text, block * 3)
 
@@ -130,8 +130,13 @@ class Stream:
 
     def batches(self, *, seed: int) -> Batches:
         """One pass; `seed` is that of the shuffle buffer."""
-        rows = self.in_order()
-        return ShuffleBuffer(self.shuffle, seed).shuffled(rows) if self.shuffle else rows
+        return self.mixed_up(self.in_order(), seed)
+
+    def mixed_up(self, rows: Batches, seed: int) -> Batches:
+        """The rows through the shuffle buffer, if there is one."""
+        if not self.shuffle:
+            return rows
+        return ShuffleBuffer(self.shuffle, seed, self.reading.memory // SHARES).shuffled(rows)
 
     def in_order(self) -> Batches:
         """One pass in the order of the source, whatever `shuffle` says."""

@@ -22,7 +22,7 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.solvers import SOLVERS, OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, make_bias
-from streamsvm.stream import READING_SHARE, Reading, Stream
+from streamsvm.stream import SHARES, Reading, Stream
 
 FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
 FIRST_ROWS = 1000  # rows after which a single class is suspicious
@@ -168,7 +168,7 @@ class _Run:
                 eta0 = self.initial.online.get("eta0") if self.initial else None
             options["eta0"] = eta0
         shares = 2 if settings.data.shuffle else 1
-        memory = settings.run.memory - shares * (settings.run.memory // READING_SHARE) - FIXED_MEMORY
+        memory = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
         dim = features.dim or (1 << features.hash_bits if features.hash_bits else 0)
         solver = SOLVERS[settings.solver.name](problem, dim=dim, memory=max(memory, 1 << 20), **options)
         if self.initial is not None:

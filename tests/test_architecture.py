@@ -51,7 +51,7 @@ ROOMS = {
     "classes": SMALL,
     "io": SMALL | {"io/urls"},
     "io/files": {"errors", "io", "io/urls"},
-    "io/cache": SMALL | {"io/files"},
+    "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "solvers": SMALL | TERMS,
     "shuffle": SMALL,
     "stream": SMALL | {"io", "pool", "shuffle"},

@@ -1,0 +1,147 @@
+"""Shuffling: every row once, an order that the rows and the seed alone decide, and a real mixture."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from libsvm_twin import rows_of
+
+from streamsvm.batch import Batch, concatenate, empty_batch
+from streamsvm.shuffle import ShuffleBuffer, mixed, permuted
+
+
+def made(count: int, seed: int = 0, longest: int = 6) -> Batch:
+    """Rows of random lengths, some empty; the label numbers them."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, longest + 1, count)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    indices = np.concatenate([np.empty(0, np.int64), *(np.sort(random.choice(50, n, replace=False)) for n in lengths)])
+    values = random.normal(size=indptr[-1]).astype(np.float32)
+    weights = random.random(count).astype(np.float32)
+    return Batch(indptr, indices.astype(np.uint32), values, np.arange(count, dtype=np.float32), weights)
+
+
+def cut(batch: Batch, points):
+    """The same rows in other batches, which are spoilt as soon as the next is asked for, as those of a Stream are."""
+    edges = [0, *sorted(points), batch.rows]
+    for start, stop in zip(edges, edges[1:], strict=False):
+        part = batch.take(start, stop) if start % 2 else batch.slice(start, stop)
+        lent = Batch(*(array.copy() for array in part))
+        yield lent
+        lent.indices[:], lent.values[:], lent.labels[:], lent.weights[:] = 99, np.nan, np.nan, np.nan
+
+
+def shuffled(batch: Batch, size: int, seed: int = 0, points=()) -> list:
+    found = []
+    for out in ShuffleBuffer(size, seed).shuffled(cut(batch, points)):
+        found += rows_of(out)
+    return found
+
+
+def order(rows) -> list[int]:
+    return [int(np.frombuffer(row[0], np.float32)[0]) for row in rows]
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 60), st.integers(1, 80), st.integers(0, 2**64), st.lists(st.integers(0, 60), max_size=10))
+def test_batching_does_not_matter(count, size, seed, points):
+    batch = made(count)
+    once = shuffled(batch, size, seed)
+    assert Counter(once) == Counter(rows_of(batch))
+    assert shuffled(batch, size, seed, [min(point, count) for point in points]) == once
+    assert shuffled(batch, size, seed, range(count)) == once
+
+
+def test_the_arena_is_packed_again_and_again():
+    """Rows of very different lengths, many times the buffer, one at a time and all at once."""
+    batch = concatenate([made(150, seed, longest) for seed, longest in enumerate((1, 40, 0, 40, 3))])
+    batch = batch._replace(labels=np.arange(batch.rows, dtype=np.float32))
+    found = shuffled(batch, 20, 5, range(batch.rows))
+    assert Counter(found) == Counter(rows_of(batch))
+    assert found == shuffled(batch, 20, 5) == shuffled(batch, 20, 5, [3, 400, 401])
+
+
+def test_seeds_differ():
+    batch = made(50)
+    assert len({tuple(order(shuffled(batch, 10, seed))) for seed in range(30)}) == 30
+    assert order(shuffled(batch, 10, 0)) != order(shuffled(batch, 11, 0))
+
+
+def test_a_buffer_of_one_row_only_passes_on():
+    assert order(shuffled(made(30), 1)) == list(range(30))
+
+
+def test_no_rows():
+    assert shuffled(empty_batch(), 5) == [] and shuffled(made(0), 5, points=[0, 0]) == []
+
+
+def test_rows_leave_only_after_the_buffer_is_full():
+    buffer = ShuffleBuffer(10, 0)
+    batch = made(25)
+    assert buffer.push(batch.slice(0, 10)).rows == 0
+    assert buffer.push(batch.slice(10, 11)).rows == 1
+    assert buffer.push(batch.slice(11, 25)).rows == 14
+    assert sum(out.rows for out in buffer.drain()) == 10
+
+
+def test_it_mixes():
+    """Rows move about as far as the buffer is long, and every early position is as likely as any other."""
+    places = np.zeros((20, 20))
+    for seed in range(2000):
+        for place, row in enumerate(order(shuffled(made(20, longest=0), 20, seed))):
+            places[row, place] += 1
+    assert abs(places - 100).max() < 60  # 6 sigma
+    distance = np.abs(np.array(order(shuffled(made(2000, longest=0), 200, 1))) - np.arange(2000))
+    assert 60 < distance.mean() < 250
+
+
+def test_sorted_classes_come_out_mixed():
+    labels = np.repeat(np.float32([-1, 1]), 500)
+    batch = made(1000, longest=2)._replace(labels=labels)
+    out = np.concatenate([out.labels for out in ShuffleBuffer(1000, 3).shuffled(cut(batch, [100, 700]))])
+    assert abs(out[:200].sum()) < 80 and out.sum() == 0
+
+
+def test_a_consumer_that_stops_closes_the_source():
+    closed = []
+
+    def source():
+        try:
+            for _ in range(100):
+                yield made(5)
+        finally:
+            closed.append(True)
+
+    rows = ShuffleBuffer(3, 0).shuffled(source())
+    next(rows)
+    rows.close()
+    assert closed == [True]
+
+
+@given(st.integers(0, 40), st.integers(0, 2**64 - 1))
+def test_permuted(count, seed):
+    batch = made(count + 3).slice(2, count + 3)
+    found = permuted(batch, seed)
+    assert Counter(rows_of(found)) == Counter(rows_of(batch))
+    assert rows_of(permuted(batch, seed)) == rows_of(found)
+    assert not np.shares_memory(found.values, batch.values)
+
+
+def test_permuted_is_uniform():
+    counts = Counter(tuple(order(rows_of(permuted(made(3, longest=0), mixed(seed))))) for seed in range(3000))
+    assert len(counts) == 6 and min(counts.values()) > 400 and max(counts.values()) < 600
+
+
+def test_mixed_numbers():
+    assert len({mixed(a, b) for a in range(50) for b in range(50)}) == 2500
+    assert all(0 <= mixed(number) < 2**64 for number in (-1, 0, 2**64, 2**70))
+    assert mixed(1, 2) != mixed(2, 1)
+
+
+@pytest.mark.parametrize("size", [10, 1000, 10**6])
+def test_a_buffer_larger_than_the_data(size):
+    batch = made(10)
+    found = shuffled(batch, size, 1, [4])
+    assert Counter(found) == Counter(rows_of(batch)) and found != rows_of(batch)
