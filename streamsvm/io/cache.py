@@ -1,8 +1,8 @@
 """The cache: rows parsed once, kept as an Arrow IPC file that later passes map into memory.
 
 A cache is a sequence of record batches ("groups") with columns `label, weight, indices list<uint32>, values
-list<float>`; any Arrow tool can open it. A group is closed at GROUP_ROWS rows or GROUP_FEATURES features, whichever
-comes first, so groups depend on the rows alone. Labels are kept as written in the source.
+list<float>`; any Arrow tool can open it. A group takes rows up to GROUP_ROWS rows and GROUP_FEATURES features (a longer
+row is a group of its own), so groups depend on the rows alone. Labels are kept as written in the source.
 
 The schema's metadata holds the fingerprint of the source and of every option that decides what is parsed. A cache whose
 fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete.
@@ -113,7 +113,7 @@ class CacheWriter:
             self._indices[used : used + last - first] = batch.indices[first:last]
             self._values[used : used + last - first] = batch.values[first:last]
             self._rows += count
-        if count <= 0 or self._rows == GROUP_ROWS or self._indptr[self._rows] >= GROUP_FEATURES:
+        if count <= 0 or self._rows == GROUP_ROWS:
             self._close_group()
         return max(count, 0)
 
