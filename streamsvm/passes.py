@@ -108,7 +108,7 @@ class Passes:
         from streamsvm.io.cache import CacheWriter
 
         assert self._path is not None
-        writer = CacheWriter(self._path, self._fingerprint())
+        writer = CacheWriter(self._path, self._fingerprint(), durable=not self._temporary)
         try:
             writing = self._try(writer.open)
             with closing(self._following(batches)) as rows:

@@ -95,10 +95,10 @@ def opened_room(name: str) -> str:
 
 def test_this_test_sees_the_package() -> None:
     assert len(MODULES) > 20 and "solvers/base.py" in MODULES
-    assert ("streamsvm.rows", "numba") == (
+    assert (
         next(name for name, _ in imports("solvers/sgd.py") if name.endswith("rows")),
         next(name for name, _ in imports("jit.py") if name == "numba"),
-    )
+    ) == ("streamsvm.rows", "numba")
 
 
 @pytest.mark.parametrize("module", MODULES)

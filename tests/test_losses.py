@@ -118,7 +118,7 @@ def test_bend_bounds_the_second_derivative_where_slopes_are_unbounded(loss: Any)
 
 
 def test_losses_are_named_values() -> None:
-    assert LOSSES == {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
+    assert dict(LOSSES) == {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
     assert make_loss("hinge") == Hinge(margin=1.0) and str(make_loss("hinge")) == "Hinge(margin=1.0)"
 
 

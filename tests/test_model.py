@@ -69,7 +69,8 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_scores_are_weights_times_features_plus_bias_and_unseen_features_are_ignored() -> None:
-    model = small_model(weights=np.array([5.0, 1.5, -2.25], np.float32))
+    beyond = np.array([5.0, 1.5, -2.25, 777.0], np.float32)
+    model = small_model(weights=beyond[:3])
     batch = rows_of([{1: 2.0, 2: 1.0}, {}, {0: 1.0, 3: 1e30, 2**32 - 2: 7.0}, {3: 1.0}])
     assert model.scores(batch).tolist() == [0.1 + 3.0 - 2.25, 0.1, 5.1, 0.1]
     assert model.dim == 3
@@ -271,7 +272,7 @@ class Trap:
         (b"", "not a model: the file has only 0 bytes"),
         (b"abc", "not a model: the file has only 3 bytes"),
         (b"+1 1:0.5 2:1\n-1 3:1\n" * 20, "not a streamsvm model"),
-        ("weights: [1, 2]\n".encode() * 5, "not a streamsvm model"),
+        (b"weights: [1, 2]\n" * 5, "not a streamsvm model"),
         (pickle.dumps(Trap()), "not a streamsvm model"),
         (b"\x1f\x8b" + b"\0" * 200, "truncated|not a streamsvm model"),
         (safetensors.numpy.save({"weights": np.zeros(3, np.float32)}), "not a streamsvm model"),

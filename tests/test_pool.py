@@ -175,12 +175,16 @@ def test_the_producer_is_closed_when_the_loop_ends():
 
 def test_ctrl_c_while_waiting(threads):
     """The consumer waits for a result that takes long; an interrupt ends the wait and every thread."""
-    tokens, results = run(3, lambda item: time.sleep(0.3))
+    _, results = run(3, lambda item: time.sleep(0.3))
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        list(results)
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(results)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, usual)
     assert threads() == []
 
 

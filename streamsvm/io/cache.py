@@ -21,6 +21,7 @@ from streamsvm.batch import Batch
 from streamsvm.errors import DataError, ModelError
 from streamsvm.io.files import sync_directory
 from streamsvm.io.urls import reason
+from streamsvm.jit import quick
 
 FORMAT = "streamsvm-cache"
 FORMAT_VERSION = 1
@@ -49,8 +50,9 @@ class CacheWriter:
     Raises OSError when the disk is full, or not writable.
     """
 
-    def __init__(self, path: Path, fingerprint: Fingerprint | None) -> None:
+    def __init__(self, path: Path, fingerprint: Fingerprint | None, *, durable: bool = True) -> None:
         self.path = path
+        self._durable = durable
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         self._fingerprint = fingerprint
         self._file: IO[bytes] | None = None
@@ -63,6 +65,7 @@ class CacheWriter:
         self._rows = 0
         self._total = [0, 0]
         self._classes: set[float] = set()
+        self._known = np.empty(0, np.float32)  # a few of them, to look labels up quickly
         self._fields = _schema({}).remove_metadata()
 
     def open(self) -> None:
@@ -84,8 +87,9 @@ class CacheWriter:
 
     def write(self, batch: Batch) -> None:
         """Append the rows of a batch."""
-        labels = np.unique(batch.labels)
-        self._classes.update(labels.tolist())
+        if unknown_label(batch.labels, self._known):
+            self._classes.update(np.unique(batch.labels).tolist())
+            self._known = np.array(sorted(self._classes)[:8], np.float32)
         if len(self._classes) > MOST_CLASSES:
             raise DataError(
                 f"more than {MOST_CLASSES} different labels: they look like numbers to predict, not classes"
@@ -141,15 +145,17 @@ class CacheWriter:
         self._indptr[0] = 0
 
     def finish(self) -> None:
-        """Write the rest, and give the file its name."""
+        """Write the rest, and give the file its name. A file that is kept is on disk before it has its name."""
         assert self._file is not None
         self._close_group()
         self._writer.close()
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._durable:
+            os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self._temporary, self.path)
-        sync_directory(self.path.parent)
+        if self._durable:
+            sync_directory(self.path.parent)
 
     def abandon(self) -> None:
         """Leave no trace of an unfinished file."""
@@ -253,6 +259,18 @@ def _increasing(batch: Batch) -> bool:
     starts = indptr[1:-1]
     rising[starts[(starts > 0) & (starts < len(indices))] - 1] = True
     return bool(rising.all())
+
+
+@quick
+def unknown_label(labels, known):
+    """Whether there is a label that is not among the few known ones."""
+    for i in range(len(labels)):
+        found = False
+        for k in range(len(known)):
+            found |= labels[i] == known[k]
+        if not found:
+            return True
+    return False
 
 
 def _difference(stored: Fingerprint, expected: Fingerprint) -> str:

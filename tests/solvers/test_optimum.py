@@ -1,4 +1,4 @@
-"""Where many passes lead: to the optimum that LIBLINEAR and scikit-learn find for the same objective, never below it."""
+"""Where many passes lead: to the optimum that LIBLINEAR and scikit-learn find for the same objective, not below it."""
 
 import warnings
 from typing import Any

@@ -120,7 +120,7 @@ def pegasos_twin(problem: Problem, k: int, project: bool, rows: list[Row]) -> tu
 
 @EXACT_LOSS
 @BIASES
-@pytest.mark.parametrize(("l2", "eta0"), [(1e-2, 0.25), (1.0, 8.0), (1e-6, 0.01)])
+@pytest.mark.parametrize(("l2", "eta0"), [(1e-2, 0.25), (1.0, 1e5), (1e-6, 0.01)])
 def test_sgd_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, l2: float, eta0: float) -> None:
     problem = Problem(loss, l2, bias)
     weights, b = run_passes(Sgd(problem, eta0=eta0, dim=WIDTH), [ROWS], 3).weights()
@@ -241,8 +241,8 @@ SMOOTH = Problem(make_loss("logistic"), 0.05, PENALISED)
 
 def test_a_hundred_passes_of_sgd_do_not_drift() -> None:
     """Scaled and written out again many times, w stays what the formula says."""
-    solver = run_passes(Sgd(SMOOTH, eta0=16.0, dim=WIDTH), [SHORT], 100)
-    close(solver, sgd_formula(SMOOTH, 16.0, SHORT, 100), 2e-4)
+    solver = run_passes(Sgd(SMOOTH, eta0=4000.0, dim=WIDTH), [SHORT], 100)
+    close(solver, sgd_formula(SMOOTH, 4000.0, SHORT, 100), 2e-4)
 
 
 def test_a_hundred_passes_of_asgd_do_not_drift() -> None:
@@ -261,20 +261,22 @@ def test_the_scaled_form_is_written_out_before_it_gets_too_small(name: str) -> N
     problem = Problem(make_loss("logistic"), 4.0, PENALISED)
     solver: OnlineSolver
     if name == "sgd":
-        solver, expected = Sgd(problem, eta0=0.2, dim=WIDTH), sgd_formula(problem, 0.2, SHORT, 20)
+        solver, expected = Sgd(problem, eta0=1e4, dim=WIDTH), sgd_formula(problem, 1e4, SHORT, 20)
     elif name == "asgd":
         solver, expected = Asgd(problem, eta0=0.2, dim=WIDTH), asgd_formula(problem, 0.2, SHORT, 20)
     else:
         solver, expected = Pegasos(problem, dim=WIDTH), pegasos_formula(problem, 1, SHORT, 20)
-    smallest = 1.0
+    smallest, rises, before = 1.0, 0, 1.0
     for number in range(1, 21):
         solver.begin_pass(number)
         for i in range(SHORT.rows):
             solver.learn(SHORT.slice(i, i + 1))
-            smallest = min(smallest, float(solver.scalars[SCALE]))
+            scale = float(solver.scalars[SCALE])
+            rises += scale > before
+            smallest, before = min(smallest, scale), scale
         solver.end_pass()
     solver.finish()
-    assert SMALLEST_SCALE <= smallest
+    assert SMALLEST_SCALE <= smallest < 0.1 and (rises >= 1 or name == "pegasos")
     close(solver, expected, 2e-4)
 
 
