@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import os
 import re
 
 import numpy as np
@@ -107,8 +108,9 @@ class Fence:
         page = mmap.PAGESIZE
         self._size = -(-size // page) * page
         self._map = mmap.mmap(-1, self._size + page)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + self._size), page, 0) == 0
+        if os.name == "posix":
+            start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+            assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + self._size), page, 0) == 0
 
     def hold(self, text: bytes) -> np.ndarray:
         start = self._size - len(text)

@@ -11,7 +11,6 @@ import threading
 
 import numpy as np
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from libsvm_twin import collect, row, rows_of, twin
@@ -20,6 +19,11 @@ from streamsvm.errors import DataError, SourceError
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
 from streamsvm.stream import Reading, Stream, available_cores, open_stream
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 TEXT = (
     b"+1 1:0.5 3:1e-3\r\n"

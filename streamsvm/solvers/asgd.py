@@ -1,7 +1,7 @@
 """asgd: stochastic gradient descent with averaged iterates; the default.
 
     minimise   l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
-    each row   t += c;  eta = eta0 (1 + l2 eta0 t)^-0.75;  w *= 1 - c eta l2;  w -= c eta slope x
+    each row   t += c;  eta = eta0 (1 + l2 eta0 t)^-0.75;  w *= max(0, 1 - c eta l2);  w -= c eta slope x
                mean = (1 - mu) mean + mu w,  with mu = 4 / (t + 3) for a row of weight one
 
     Polyak, Juditsky 1992; W. Xu 2011; polynomial-decay averaging: Shamir, Zhang 2013.

@@ -22,6 +22,7 @@ SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
 
 TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
+TRIAL_POWERS = (-8, 40)  # of two, around the first guess; first rows that teach nothing must not stop all learning
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
@@ -223,8 +224,9 @@ def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) 
         return tried[power]
 
     best = 0
+    lowest, highest = TRIAL_POWERS
     for direction in (1, -1):
-        while abs(best) < 40 and cost(best + direction) < cost(best):
+        while lowest < best < highest and cost(best + direction) < cost(best):
             best += direction
     return float(start * 2.0**best)
 
@@ -238,7 +240,9 @@ def weighty(batch: Batch) -> Batch:
     lengths = np.diff(batch.indptr)
     inside = np.repeat(kept, lengths)
     ends = np.cumsum(lengths[kept])
-    return Batch(np.append(0, ends), batch.indices[inside], batch.values[inside], batch.labels[kept], batch.weights[kept])
+    return Batch(
+        np.append(0, ends), batch.indices[inside], batch.values[inside], batch.labels[kept], batch.weights[kept]
+    )
 
 
 def compact(rows: Batch) -> Batch:

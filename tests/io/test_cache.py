@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from libsvm_twin import rows_of
 
@@ -62,6 +62,9 @@ def small(monkeypatch):
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 8) | st.sampled_from([0, 19, 20, 21, 50]), max_size=30), st.lists(st.integers(0, 30)))
+@example([20, 0], [])
+@example([0, 21, 0, 0], [2])
+@example([19, 1, 0, 0, 0, 0], [])
 def test_round_trip(tmp_path_factory, lengths, points):
     """Any batching gives the same groups: full ones, none longer than allowed, a long row in one of its own."""
     path = tmp_path_factory.mktemp("cache") / "c.arrow"

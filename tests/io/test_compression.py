@@ -4,14 +4,19 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 import zlib
 
 import pytest
-from backports import zstd
 
 from streamsvm.errors import SourceError
 from streamsvm.io import compression
 from streamsvm.io.compression import EXTENSIONS, Inflated, Limits, promised, sniff
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 TEXT = b"".join(b"%d 1:%d 7:0.%d\n" % (i % 2, i * i, i**7) for i in range(150))
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,11 @@ from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io import source as rooms
 from streamsvm.io.compression import Limits
 from streamsvm.io.source import Source, find_parts
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd.compress}
 

@@ -1,12 +1,15 @@
 """Where many passes lead: to the optimum that LIBLINEAR and scikit-learn find for the same objective, not below it."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_rows import dense, equal_weights, made_up, run_passes
 
+from streamsvm import open_stream
+from streamsvm.batch import concatenate
 from streamsvm.losses import LOSSES, make_loss
 from streamsvm.solvers import SOLVERS
 from streamsvm.solvers.base import Problem, make_bias, objective_on
@@ -15,6 +18,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own, at import
     liblinear = pytest.importorskip("liblinear.liblinearutil")
 sklearn_linear = pytest.importorskip("sklearn.linear_model")
+scipy_sparse = pytest.importorskip("scipy.sparse")
 sklearn_svm = pytest.importorskip("sklearn.svm")
 
 WIDTH = 25
@@ -123,6 +127,27 @@ def test_repeating_a_row_and_doubling_its_weight_lead_to_the_same_place(name: st
     first, b = run_passes(SOLVERS[name](problem), [heavy], 100).weights()
     second, other_b = run_passes(SOLVERS[name](problem), repeated, 100).weights()
     assert np.abs(first - second).max() < 0.03 * np.abs(first).max() and abs(b - other_b) < 0.03
+
+
+A9A = Path(__file__).parents[2] / "examples/data/a9a.train.svm.gz"
+
+
+@pytest.mark.skipif(not A9A.exists(), reason="the sources come without examples")
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_real_data_lead_to_liblinears_optimum_too(loss: str) -> None:
+    """The first rows of a9a, as they are read from the file."""
+    rows = concatenate([batch.copy() for batch in open_stream(str(A9A), limit=4000)])
+    assert rows.rows == 4000
+    rows = rows._replace(labels=(rows.labels > 0).astype(np.float32))
+    l2 = 1e-3
+    problem = problem_of(loss, l2, 1.0)
+    columns = rows.indices.astype(np.int64)
+    matrix = scipy_sparse.csr_matrix((rows.values.astype(float), columns, rows.indptr))
+    options = f"-s {KINDS[loss]} -c {1.0 / (l2 * rows.rows):.17g} -B 1 -e 1e-6 -q"
+    w, b = liblinear.train(2.0 * rows.labels.astype(float) - 1.0, matrix, options).get_decfun()
+    best = objective_on(problem, rows, np.array(w, np.float32)[: rows.width], float(b))
+    weights, b = run_passes(SOLVERS["asgd"](problem), [rows], 100).weights()
+    assert best * (1.0 - 1e-5) <= objective_on(problem, rows, weights, b) <= best * 1.005
 
 
 def test_one_pass_of_the_default_is_close_already() -> None:
