@@ -1,6 +1,6 @@
 """Train on compressed LIBSVM text, evaluate on the test part, look at the largest weights.
 
-    python examples/quickstart.py
+python examples/quickstart.py
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """The engine by hand: batches from a stream, a solver that learns them, stopped half way and resumed exactly.
 
-    python examples/stream_from_memory.py
+python examples/stream_from_memory.py
 """
 
 from pathlib import Path

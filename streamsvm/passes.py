@@ -6,9 +6,11 @@
 Which rows come in which order depends on the source and the settings alone, not on whether a cache was there before.
 """
 
+import hashlib
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -130,7 +132,7 @@ class Passes:
             reason = f"{self._path}: cannot write the cache: {error.strerror or error}"
             if not self._temporary or not self.stream.repeatable:
                 raise SourceError(f"{reason}; name another place with --cache") from error
-            self._note(f"{reason}; later passes read the source again")
+            self._note(f"{reason}; later passes read the source again, with shuffle in another order")
             self._path = None
             return False
 
@@ -206,7 +208,7 @@ class Passes:
             _remove_leftovers(home)
             size = (self.stream.source.size or 0) * (1 if not self.stream.limit else 0)
             if shutil.disk_usage(home).free >= size + SPARE_SPACE:
-                return home / f"{os.getpid()}-{secrets.token_hex(4)}.arrow"
+                return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}.arrow"
             reason = f"it has no room for about {size / 1e9:.1f} GB"
         if not self.stream.repeatable:
             raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
@@ -215,12 +217,16 @@ class Passes:
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Caches of runs that were killed: their process is gone."""
+    """Caches of runs that were killed: their process is gone. Those of other machines are left to them."""
     for path in home.iterdir():
-        owner = path.name.lstrip(".").split("-", 1)[0]
-        if owner.isdecimal() and not _alive(int(owner)):
+        owner, _, rest = path.name.lstrip(".").partition("-")
+        if owner.isdecimal() and rest.startswith(f"{_host()}-") and not _alive(int(owner)):
             with suppress(OSError):
                 path.unlink()
+
+
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _alive(process: int) -> bool:

@@ -28,6 +28,8 @@ def private_directory(path: Path) -> bool:
         if sys.platform != "win32":
             if found.st_uid != os.getuid():
                 return False
+            if found.st_mode & 0o022:  # others may have put something there
+                return False
             if found.st_mode & 0o077:
                 path.chmod(0o700)
         return os.access(path, os.W_OK)

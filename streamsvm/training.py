@@ -192,13 +192,9 @@ class _Run:
     def learn(self) -> None:
         number, last = 1, self.settings.solver.passes
         while number <= last:
-            try:
-                self._pass(number)
+            if self._pass(number):
                 number += 1
-            except UndeclaredClassError as error:
-                if number > 1 or not self.classes.open or not self.passes.will_cache:
-                    raise DataError(f"{self._place(error.row)}: {error}") from error
-                self.listener.note(f"found label {error.label:g}: reading on to find all classes, then starting over")
+            else:  # the cache is full now, and knows all classes
                 self.passes.fill()
                 self._classes_from_cache()
                 self.solver = self._solver()
@@ -210,24 +206,40 @@ class _Run:
             raise DataError("there is no row to learn from")
 
     def _place(self, row: int) -> str:
+        """Where row `row` of the pass was read, as well as that can be told."""
         origin = self.passes.stream.tally.origin
-        return f"{origin.url}: near line {origin.line}" if origin.url else f"row {row + 1}"
+        if not origin.url:
+            return f"row {row}"
+        return f"{origin.url}: before line {origin.line}, row {row}"
 
-    def _pass(self, number: int) -> None:
+    def _pass(self, number: int) -> bool:
+        """Learn every row of a pass; False when it must be done again, because there are other classes."""
         solver = self.solver
+        rows = 0
         solver.begin_pass(number)
         watch = _FirstRows(self.listener.note, self.settings.data.shuffle) if number == 1 else None
         from_cache = self.passes.cached
         before = self.bytes
         with closing(self.passes.batches(number)) as batches:
             for batch in batches:
-                coded = self.classes.encode(batch)
+                try:
+                    coded = self.classes.encode(batch)
+                except UndeclaredClassError as error:
+                    if number > 1 or not self.classes.open or not self.passes.will_cache:
+                        raise DataError(f"{self._place(rows + error.row + 1)}: {error}") from error
+                    self.listener.note(
+                        f"found label {error.label:g}: reading on to find all classes, then starting over"
+                    )
+                    for _ in batches:
+                        pass
+                    return False
                 if watch is not None:
                     watch.look(coded)
                 try:
                     solver.learn(coded)
                 except DivergedError as error:
-                    raise DivergedError(f"{self._place(0)}: {error}") from error
+                    raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
+                rows += coded.rows
                 self._tell_step_size()
                 self.features += coded.features
                 read = self.passes.stream.tally.bytes
@@ -237,6 +249,7 @@ class _Run:
         self._tell_step_size()
         if watch is not None:
             watch.end()
+        return True
 
     def _tell_step_size(self) -> None:
         if not self._told and self.solver.step_size is not None:

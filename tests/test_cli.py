@@ -218,6 +218,9 @@ def test_two_other_classes(run):
     assert error < 0.1
     run("train", "a.svm", "--passes", 2, "--classes", "1,2", "-o", "same.st")
     assert weights("same.st") == weights("found.st")
+    with start("train", "-", "--passes", 2, "-o", "piped.st") as process:
+        process.communicate(Path("a.svm").read_bytes(), timeout=60)
+    assert weights("piped.st") == weights("found.st")
 
 
 def test_zero_and_one(run):

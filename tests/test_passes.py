@@ -204,8 +204,10 @@ def test_leftovers_of_the_dead(path, home):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     home.mkdir(parents=True)
-    dead = [f"{gone.pid}-abc.arrow", f".{gone.pid}-abc.arrow.{gone.pid}.part", f"{10**30}-abc.arrow"]
-    alive = [f"{os.getpid()}-abc.arrow", f".{os.getpid()}-abc.arrow.1.part", "1-abc.arrow", "notes.txt"]
+    host = room._host()
+    dead = [f"{gone.pid}-{host}-a.arrow", f".{gone.pid}-{host}-a.arrow.{gone.pid}.part", f"{10**30}-{host}-a.arrow"]
+    alive = [f"{os.getpid()}-{host}-a.arrow", f".{os.getpid()}-{host}-a.arrow.1.part", f"1-{host}-a.arrow", "notes.txt"]
+    alive.append(f"{gone.pid}-otherbox-a.arrow")
     for name in dead + alive:
         (home / name).write_bytes(b"x")
     (home / f"{gone.pid}-folder").mkdir()

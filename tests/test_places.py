@@ -25,13 +25,22 @@ def test_a_new_directory_is_private(tmp_path):
     assert private_directory(tmp_path / "a" / "b"), "and stays so"
 
 
-@pytest.mark.parametrize("before", [0o777, 0o770, 0o755, 0o701])
-def test_an_open_directory_is_closed(tmp_path, before):
+@pytest.mark.parametrize("before", [0o755, 0o750, 0o701])
+def test_a_readable_directory_is_closed(tmp_path, before):
     path = tmp_path / "open"
     path.mkdir()
     path.chmod(before)
     assert private_directory(path)
     assert mode(path) == 0o700
+
+
+@pytest.mark.parametrize("before", [0o777, 0o770, 0o702])
+def test_a_directory_that_others_could_write_is_refused(tmp_path, before):
+    path = tmp_path / "open"
+    path.mkdir()
+    path.chmod(before)
+    assert not private_directory(path)
+    assert mode(path) == before
 
 
 def test_links_are_refused(tmp_path):

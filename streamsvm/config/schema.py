@@ -284,9 +284,7 @@ class RunSettings(Section, title="run"):
 class OutputSettings(Section, title="output"):
     """What is written at the end."""
 
-    model: Text | None = Field(
-        default="model.safetensors", description="File for the trained model; null keeps none."
-    )
+    model: Text | None = Field(default="model.safetensors", description="File for the trained model; null keeps none.")
 
 
 class Settings(Section, title="streamsvm settings"):

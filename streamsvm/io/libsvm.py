@@ -130,7 +130,7 @@ def _parse_exactly(
             out.indptr, out.indices, out.values, out.labels, keys, at, decided, known,
         )  # fmt: skip
         if wanted > len(keys):
-            out.keys[:] = [np.empty(1 << int(wanted).bit_length(), np.uint64)]
+            out.keys[:] = [np.empty(wanted, np.uint64)]
         elif hard == known:
             return status, position, rows, features, lines
         elif hard > len(at):
