@@ -415,7 +415,6 @@ def test_a_failing_rename_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.xfail(strict=True, reason="io/files.py: closing the target after a failed write publishes what is there")
 def test_a_failing_upload_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     from fsspec.implementations.memory import MemoryFile
 

@@ -1,0 +1,1 @@
+"""Bytes in and out: sources, formats, compression, the cache, and files written whole or not at all."""

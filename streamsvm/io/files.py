@@ -60,13 +60,13 @@ def _opened_in_place(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _uploaded(url: str) -> Iterator[IO[bytes]]:
-    """Object stores show an object when its upload is complete: nothing is there before."""
+    """Uploaded in a transaction: the object appears when all of it has arrived, and not at all if something fails."""
     filesystem, path = open_filesystem(url)
     with tempfile.TemporaryFile() as out:
         yield out
         out.seek(0)
         try:
-            with filesystem.open(path, "wb") as target:
+            with filesystem.transaction, filesystem.open(path, "wb") as target:
                 while piece := out.read(1 << 20):
                     target.write(piece)
         except Exception as error:

@@ -112,7 +112,7 @@ def asgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
             return i
         seen += c
         total += c * loss.value(score, label)
-        if label * score <= 0.0:
+        if (score > 0.0) != (label > 0.0):
             wrong += c
 
         keep = t * (t + 1.0) * (t + 2.0) * (t + 3.0)

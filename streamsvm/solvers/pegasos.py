@@ -152,7 +152,7 @@ def pegasos_pass(batch, loss, l2, bias, batch_size, project, vector, scalars, wa
             return i
         scalars[WEIGHT] += c
         scalars[LOSS] += c * loss.value(score, label)
-        if label * score <= 0.0:
+        if (score > 0.0) != (label > 0.0):
             scalars[WRONG] += c
 
         slope = c * loss.slope(score, label)

@@ -61,7 +61,7 @@ def sgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
             return i
         seen += c
         total += c * loss.value(score, label)
-        if label * score <= 0.0:
+        if (score > 0.0) != (label > 0.0):
             wrong += c
 
         t += c
