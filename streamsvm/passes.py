@@ -1,7 +1,8 @@
 """The passes of a run: the source first, the cache after it.
 
     pass 1       source -> (cache writer) -> shuffle buffer -> solver, or from the cache in the same order if it exists
-    pass 2, ...  cache groups, mapped into memory and read ahead; with `shuffle`, in a new seeded order each pass
+    pass 2, ...  cache groups, mapped into memory and read ahead; groups, and runs of 16 rows inside them, in a new
+                 seeded order each pass, because rows that always come in the same order pull the weights in circles
 
 Which rows come in which order depends on the source and the settings alone, not on whether a cache was there before.
 """
@@ -11,19 +12,19 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.batch import Batch, Batches
+from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.jit import kernel
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.pool import Tokens, ordered
-from streamsvm.shuffle import mixed, permute, permuted
+from streamsvm.shuffle import mixed, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream
 
 if TYPE_CHECKING:
@@ -32,13 +33,26 @@ if TYPE_CHECKING:
 GROUPS_AHEAD = 4
 SPARE_SPACE = 64 << 20
 Note = Callable[[str], None]
+Visits = Generator[tuple[Batch, Int64s | None], None, None]
 
 
 class Passes:
-    """Batches of every pass over one source. Use as a context manager: a temporary cache is removed at the end."""
+    """Batches of every pass over one source. Use as a context manager: a temporary cache is removed at the end.
 
-    def __init__(self, stream: Stream, *, cache: str = "auto", passes: int = 1, note: Note = lambda text: None) -> None:
+    Later passes come in random order with `mix_later`, or, when that is left open, if the first pass is shuffled.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        cache: str = "auto",
+        passes: int = 1,
+        mix_later: bool | None = None,
+        note: Note = lambda text: None,
+    ) -> None:
         self.stream = stream
+        self._mix_later = stream.shuffle > 0 if mix_later is None else mix_later
         self._note = note
         self._temporary = cache == "auto"
         self._path = self._choose_path(cache, passes)
@@ -82,13 +96,27 @@ class Passes:
                 for _ in batches:
                     pass
 
+    def visits(self, number: int) -> Visits:
+        """Pass `number`, counted from 1: batches, each with the order in which its rows come, None for as they are."""
+        if number > 1 and self._cache is not None and self._mix_later:
+            yield from self._mixed_groups(number)
+        else:
+            with closing(self._in_order(number)) as batches:
+                for batch in batches:
+                    yield batch, None
+
     def batches(self, number: int) -> Batches:
-        """The rows of pass `number`, counted from 1."""
+        """The rows of pass `number` in the order in which they come."""
+        with closing(self.visits(number)) as visits:
+            for batch, order in visits:
+                yield batch if order is None else taken(batch, order)
+
+    def _in_order(self, number: int) -> Batches:
         stream = self.stream
-        if number > 1 and self._cache is not None:
-            return self._from_cache(number, shuffled=stream.shuffle > 0)
         if self._cache is not None:
-            rows = self._from_cache(number, shuffled=False)
+            rows = self._groups(np.arange(self._cache.groups))
+            if number > 1:
+                return rows
         elif number == 1 and self._path is not None:
             rows = self._caching(stream.in_order())
         else:
@@ -132,18 +160,23 @@ class Passes:
             reason = f"{self._path}: cannot write the cache: {error.strerror or error}"
             if not self._temporary or not self.stream.repeatable:
                 raise SourceError(f"{reason}; name another place with --cache") from error
-            self._note(f"{reason}; later passes read the source again, with shuffle in another order")
+            self._note(f"{reason}; later passes read the source again, in its order")
             self._path = None
             return False
 
-    def _from_cache(self, number: int, *, shuffled: bool) -> Batches:
-        """The groups of the cache, loaded ahead on another thread; shuffled groups and rows if so wished."""
+    def _mixed_groups(self, number: int) -> Visits:
+        """The groups in a random order, and in each the runs of rows, which stay where they are."""
+        assert self._cache is not None
+        seed = mixed(self.stream.seed, number)
+        groups = random_order(self._cache.groups, seed)
+        with closing(self._groups(groups)) as batches:
+            for group, batch in zip(groups.tolist(), batches, strict=True):
+                yield batch, runs_in_random_order(batch.rows, mixed(seed, group))
+
+    def _groups(self, order: Int64s) -> Batches:
+        """Groups of the cache, loaded ahead on another thread."""
         assert self._cache is not None
         cache = self._cache
-        seed = mixed(self.stream.seed, number)
-        order = np.arange(cache.groups)
-        if shuffled:
-            permute(order, np.array([seed], np.uint64))
         tokens = Tokens(GROUPS_AHEAD)
 
         def produce() -> Iterator[int]:
@@ -153,8 +186,6 @@ class Passes:
 
         def load(group: int) -> Batch:
             batch: Batch = cache.group(group)
-            if shuffled:
-                return permuted(batch, mixed(seed, group))
             touch(batch.indices, batch.values)
             return batch
 

@@ -43,7 +43,13 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     stream = open_training_stream(settings)
     if settings.data.test:  # a typing error in its name should not be found after hours of training
         open_test = make_source(settings, settings.data.test)
-    with Passes(stream, cache=settings.run.cache, passes=settings.solver.passes, note=listener.note) as passes:
+    with Passes(
+        stream,
+        cache=settings.run.cache,
+        passes=settings.solver.passes,
+        mix_later=settings.data.shuffle != 0,
+        note=listener.note,
+    ) as passes:
         run = _Run(settings, passes, listener, started)
         run.learn()
     model = run.model()
@@ -73,6 +79,12 @@ def make_reading(settings: Settings) -> Reading:
     return Reading(memory=settings.run.memory, threads=0 if threads == "auto" else threads)
 
 
+def buffer_rows(settings: Settings) -> int:
+    """Rows in the shuffle buffer of the first pass."""
+    shuffle = settings.data.shuffle
+    return 0 if shuffle == "auto" else shuffle
+
+
 def open_training_stream(settings: Settings) -> Stream:
     data, features = settings.data, settings.features
     mask = (1 << features.hash_bits) - 1 if features.hash_bits else LARGEST_INDEX
@@ -82,7 +94,7 @@ def open_training_stream(settings: Settings) -> Stream:
         skip_bad=data.on_bad_row == "skip",
         max_bad_rows=data.max_bad_rows,
         limit=data.limit,
-        shuffle=data.shuffle,
+        shuffle=buffer_rows(settings),
         seed=settings.run.seed,
         reading=make_reading(settings),
     )
@@ -167,7 +179,7 @@ class _Run:
             if eta0 == "auto":
                 eta0 = self.initial.online.get("eta0") if self.initial else None
             options["eta0"] = eta0
-        shares = 2 if settings.data.shuffle else 1
+        shares = 2 if buffer_rows(settings) else 1
         memory = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
         dim = features.dim or (1 << features.hash_bits if features.hash_bits else 0)
         solver = SOLVERS[settings.solver.name](problem, dim=dim, memory=max(memory, 1 << 20), **options)
@@ -217,11 +229,11 @@ class _Run:
         solver = self.solver
         rows = 0
         solver.begin_pass(number)
-        watch = _FirstRows(self.listener.note, self.settings.data.shuffle) if number == 1 else None
+        watch = _FirstRows(self.listener.note, buffer_rows(self.settings)) if number == 1 else None
         from_cache = self.passes.cached
         before = self.bytes
-        with closing(self.passes.batches(number)) as batches:
-            for batch in batches:
+        with closing(self.passes.visits(number)) as visits:
+            for batch, order in visits:
                 try:
                     coded = self.classes.encode(batch)
                 except UndeclaredClassError as error:
@@ -230,13 +242,13 @@ class _Run:
                     self.listener.note(
                         f"found label {error.label:g}: reading on to find all classes, then starting over"
                     )
-                    for _ in batches:
+                    for _ in visits:
                         pass
                     return False
                 if watch is not None:
                     watch.look(coded)
                 try:
-                    solver.learn(coded)
+                    solver.learn(coded, order)
                 except DivergedError as error:
                     raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
                 rows += coded.rows

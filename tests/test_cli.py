@@ -161,8 +161,12 @@ def test_same_bits_whatever_the_machine(run, solver):
 def test_cache_changes_nothing_but_time(run):
     write("a.svm", small(2000))
     for name, cache in (("auto", "auto"), ("off", "off"), ("kept", "rows.arrow"), ("again", "rows.arrow")):
-        assert run("train", "a.svm", "--passes", 3, "--cache", cache, "-o", f"{name}.st")[0] == 0
+        options = ["--passes", 3, "--cache", cache, "-o"]
+        assert run("train", "a.svm", "--shuffle", 0, *options, f"{name}.st")[0] == 0
+        assert run("train", "a.svm", *options, f"{name}-mixed.st")[0] == 0
     assert weights("auto.st") == weights("off.st") == weights("kept.st") == weights("again.st")
+    assert weights("auto-mixed.st") == weights("kept-mixed.st") == weights("again-mixed.st") != weights("auto.st")
+    assert weights("off-mixed.st") == weights("off.st")  # without a cache, the order of the source
     shuffled = ["--passes", 3, "--shuffle", 300]
     run("train", "a.svm", *shuffled, "-o", "s1.st")
     run("train", "a.svm", *shuffled, "--cache", "rows.arrow", "-o", "s2.st")

@@ -64,7 +64,7 @@ def test_defaults():
     assert to_json_dict(load()) == {
         "data": {
             "train": None, "test": None, "format": "auto", "on_bad_row": "raise", "max_bad_rows": 1000,
-            "classes": None, "shuffle": 0, "limit": None, "rows": None, "max_expansion": 1000,
+            "classes": None, "shuffle": "auto", "limit": None, "rows": None, "max_expansion": 1000,
             "max_line": 16_000_000,
         },
         "features": {"hash_bits": None, "dim": None},
@@ -183,7 +183,7 @@ REFUSED = [
     ("data: a.svm", "data: must be a section with keys such as 'classes' (got 'a.svm')"),
     ("data: {max_bad_rows: -1}", "data.max_bad_rows: must be at least 0 (got -1)"),
     ("data: {shuffle: 99999999999999999999}",
-     "data.shuffle: must be at most 9223372036854775807 (got 99999999999999999999)"),
+     "data.shuffle: must be auto or a whole number of at least 0 (got 99999999999999999999)"),
     ("data: {limit: 0}", "data.limit: must be at least 1 (got 0)"),
     ("data: {max_expansion: 0}", "data.max_expansion: must be at least 1 (got 0)"),
     ("data: {on_bad_row: ignore}", "data.on_bad_row: must be one of raise, skip (got 'ignore')"),

@@ -27,13 +27,13 @@ import json, sys
 from streamsvm import jit, passes, shuffle
 from streamsvm.io import libsvm
 from libsvm_twin import parsed, rows_of
-from streamsvm.shuffle import ShuffleBuffer, permuted
+from streamsvm.shuffle import ShuffleBuffer, random_order, taken
 
 text = bytes.fromhex(sys.argv[1])
 result = parsed(text)
 batch = result.batch
 mixed = list(ShuffleBuffer(2, 1).shuffled(b for b in [batch, batch]))
-rows = rows_of(batch, *mixed, permuted(batch, 3))
+rows = rows_of(batch, *mixed, taken(batch, random_order(batch.rows, 3)))
 passes.touch(batch.indices, batch.values)
 kernels = [libsvm.parse_rows, shuffle.permute, shuffle.copy_rows, shuffle.replace_rows, passes.touch]
 counts = None if jit.DISABLED else [

@@ -11,6 +11,7 @@ import pytest
 from libsvm_twin import collect, row, rows_of, twin
 
 from streamsvm import passes as room
+from streamsvm import shuffle as shuffle_room
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.io import cache as cache_room
 from streamsvm.io.libsvm import Dialect
@@ -96,8 +97,9 @@ def test_with_shuffle(path, home, tmp_path):
     assert not any(rows in once for rows in others)
 
 
-def test_shuffled_groups_move_and_so_do_their_rows(path, home, tmp_path):
+def test_shuffled_groups_move_and_so_do_their_rows(path, home, tmp_path, monkeypatch):
     """A pass over the cache takes group after group in a random order, and the rows of each in another."""
+    monkeypatch.setattr(shuffle_room, "RUN", 2)
     place = tmp_path / "c.arrow"
     with Passes(stream(path, shuffle=5), cache=str(place), passes=2) as made:
         read(made.batches(1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from libsvm_twin import rows_of
 
 from streamsvm.batch import Batch, concatenate, empty_batch
-from streamsvm.shuffle import ShuffleBuffer, mixed, permuted
+from streamsvm.shuffle import RUN, ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
 
 
 def made(count: int, seed: int = 0, longest: int = 6) -> Batch:
@@ -123,14 +123,16 @@ def test_a_consumer_that_stops_closes_the_source():
 @given(st.integers(0, 40), st.integers(0, 2**64 - 1))
 def test_permuted(count, seed):
     batch = made(count + 3).slice(2, count + 3)
-    found = permuted(batch, seed)
+    found = taken(batch, random_order(batch.rows, seed))
     assert Counter(rows_of(found)) == Counter(rows_of(batch))
-    assert rows_of(permuted(batch, seed)) == rows_of(found)
+    assert rows_of(taken(batch, random_order(batch.rows, seed))) == rows_of(found)
     assert not np.shares_memory(found.values, batch.values)
 
 
 def test_permuted_is_uniform():
-    counts = Counter(tuple(order(rows_of(permuted(made(3, longest=0), mixed(seed))))) for seed in range(3000))
+    counts = Counter(
+        tuple(order(rows_of(taken(made(3, longest=0), random_order(3, mixed(seed)))))) for seed in range(3000)
+    )
     assert len(counts) == 6 and min(counts.values()) > 400 and max(counts.values()) < 600
 
 
@@ -145,3 +147,12 @@ def test_a_buffer_larger_than_the_data(size):
     batch = made(10)
     found = shuffled(batch, size, 1, [4])
     assert Counter(found) == Counter(rows_of(batch)) and found != rows_of(batch)
+
+
+@given(count=st.integers(0, 200), seed=st.integers(0, 2**63))
+def test_runs_in_random_order(count, seed):
+    found = runs_in_random_order(count, seed).tolist()
+    assert sorted(found) == list(range(count))
+    assert found == runs_in_random_order(count, seed).tolist()
+    for here, after in zip(found, found[1:], strict=False):
+        assert after == here + 1 or after % RUN == 0

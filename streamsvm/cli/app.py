@@ -9,10 +9,10 @@ import typer
 
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
-from streamsvm.config import Settings, expand, load_settings, summary_lines, to_yaml
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from streamsvm.config import Settings
     from streamsvm.model import Model
 
 SHORTEST = """\
@@ -124,7 +124,10 @@ def train(
     test: Annotated[list[str] | None, typer.Option(help="Data to evaluate on afterwards; may be repeated.")] = None,
     format: Format = None,
     classes: Annotated[str | None, typer.Option(help="The class labels, such as 1,2; the first is negative.")] = None,
-    shuffle: Annotated[str | None, typer.Option(help="Rows in a seeded shuffle buffer. [default: 0]")] = None,
+    shuffle: Annotated[
+        str | None,
+        typer.Option(help="Rows in a seeded shuffle buffer; 0 keeps the order in all passes. [default: auto]"),
+    ] = None,
     limit: Annotated[str | None, typer.Option(help="Only the first N rows.")] = None,
     on_bad_row: OnBadRow = None,
     hash_bits: Annotated[str | None, typer.Option(help="Fold indices into 2^N weights.")] = None,
@@ -151,6 +154,8 @@ def train(
 ) -> None:
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
     given = {name: value for name, value in locals().items() if name in FLAGS and value is not None}
+    from streamsvm.config import summary_lines, to_yaml
+
     settings = settings_from(inputs, given, sets or [])
     if print_config:
         typer.echo(to_yaml(settings), nl=False)
@@ -182,8 +187,10 @@ def train(
         print(summary(outcome.result, model))
 
 
-def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str]) -> Settings:
+def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str]) -> "Settings":
     """Settings from config files, data files and flags."""
+    from streamsvm.config import load_settings
+
     files = [name for name in inputs if name.lower().endswith((".yaml", ".yml"))]
     data = [name for name in inputs if name not in files]
     overrides: dict[str, object] = {FLAGS[name]: value for name, value in given.items()}
@@ -236,6 +243,7 @@ def predict(
         raise ConfigError("--scores and --probabilities cannot be combined")
     settings = _reading_settings(format, on_bad_row, memory, threads)
     _say_if_compiling()
+    from streamsvm.config import expand
     from streamsvm.io.files import written_atomically
     from streamsvm.model import load_model
     from streamsvm.training import make_source, test_stream
@@ -278,6 +286,7 @@ def evaluate(
     """Measure a model on labelled data: error, loss, AUC, confusion."""
     settings = _reading_settings(format, on_bad_row, memory, threads)
     _say_if_compiling()
+    from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
     from streamsvm.model import load_model
     from streamsvm.training import make_source, test_stream
@@ -301,7 +310,9 @@ def evaluate(
         print(f"\nskipped {stream.tally.bad_rows} malformed rows: {'; '.join(stream.tally.faults)}", file=sys.stderr)
 
 
-def _reading_settings(format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None) -> Settings:
+def _reading_settings(
+    format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None
+) -> "Settings":
     given = {"format": format, "on_bad_row": on_bad_row, "memory": memory, "threads": threads}
     return settings_from([], {name: value for name, value in given.items() if value is not None}, [])
 
@@ -314,6 +325,7 @@ def inspect(
 ) -> None:
     """Show what is inside a model or a cache."""
     from streamsvm.cli.inspect import describe, render
+    from streamsvm.config import expand
 
     found = describe(expand(file), top)
     print(json.dumps(found) if as_json else render(found))

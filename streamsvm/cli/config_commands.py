@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.config import load_settings, schema, template, to_yaml
 from streamsvm.errors import ConfigError
 
 config_app = typer.Typer(
@@ -29,7 +28,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the resolved settings: defaults, files, STREAMSVM__A__B variables and --set together."""
-    from streamsvm.config import to_json_dict
+    from streamsvm.config import load_settings, to_json_dict, to_yaml
 
     settings = load_settings(files or [], sets=sets or [])
     if as_json:
@@ -41,6 +40,8 @@ def show(
 @config_app.command(epilog="Example: streamsvm config validate configs/*.yaml")
 def validate(files: Annotated[list[str], typer.Argument(help="YAML files, checked one by one.")]) -> None:
     """Check files; every mistake is listed with its line."""
+    from streamsvm.config import load_settings
+
     wrong: list[str] = []
     for file in files:
         try:
@@ -57,12 +58,16 @@ def validate(files: Annotated[list[str], typer.Argument(help="YAML files, checke
 @config_app.command("schema", epilog="Example: streamsvm config schema > streamsvm.schema.json")
 def print_schema() -> None:
     """Print the JSON schema of configuration files, for editors."""
+    from streamsvm.config import schema
+
     print(json.dumps(schema(), indent=2))
 
 
 @config_app.command(epilog="Example: streamsvm config init train.yaml")
 def init(file: Annotated[str | None, typer.Argument(help="File to write. [default: standard output]")] = None) -> None:
     """Start a configuration file: the common settings, and all others as comments."""
+    from streamsvm.config import template
+
     if file is None:
         typer.echo(template(), nl=False)
         return

@@ -78,16 +78,18 @@ def _size(at_least: int) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _auto_or(number: type[int] | type[float], rule: str) -> PlainValidator:
+def _auto_or(number: type[int] | type[float], rule: str, *, zero: bool = False) -> PlainValidator:
     """The word auto or a positive number. A union would report the failure of each branch; this reports one."""
 
     def check(value: Any) -> float | str:
         try:
-            found = number(value) if not isinstance(value, bool) else 0
+            found = number(value) if not isinstance(value, bool) else -1
         except (TypeError, ValueError, OverflowError):
-            found = 0
+            found = -1
         largest = _LARGEST if number is int else 1e300
-        if value != "auto" and (not 0 < found <= largest or (isinstance(value, float) and found != value)):
+        if value != "auto" and (
+            not (0 < found <= largest or (zero and found == 0)) or (isinstance(value, float) and found != value)
+        ):
             raise ValueError(f"must be auto or {rule}")
         return "auto" if value == "auto" else found
 
@@ -132,6 +134,11 @@ Step = Annotated[
     _auto_or(float, "a number greater than 0"),
     _any_of({"const": "auto"}, {"type": "number", "exclusiveMinimum": 0}),
 ]
+Shuffle = Annotated[
+    int | Literal["auto"],
+    _auto_or(int, "a whole number of at least 0", zero=True),
+    _any_of({"const": "auto"}, {"type": "integer", "minimum": 0}),
+]
 Cache = Annotated[str, PlainValidator(_cache), _any_of(_TEXT, {"const": False})]
 
 
@@ -165,7 +172,11 @@ class DataSettings(Section, title="data"):
     classes: Classes = Field(
         default=None, description="All class labels, such as [a, b, c]; needed to learn them in a single pass."
     )
-    shuffle: Whole = Field(default=0, description="Rows held in a seeded shuffle buffer; 0 keeps the order as it is.")
+    shuffle: Shuffle = Field(
+        default="auto",
+        description="Rows held in a seeded shuffle buffer on the first pass; auto has none. Later passes read the "
+        "cache in a new random order each; 0 keeps the order of the data in all passes.",
+    )
     limit: Count | None = Field(default=None, description="Read only the first so many rows.")
     rows: Count | None = Field(
         default=None, description="Number of training rows, if known; penalty.C needs it on a stream."

@@ -15,7 +15,7 @@ changes nothing. Choose it nearly always: one pass is close to the optimum witho
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s
+from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
 from streamsvm.rows import safe_rate
 from streamsvm.schedules import SlowDecay
@@ -31,6 +31,7 @@ from streamsvm.solvers.base import (
     WRONG,
     OnlineSolver,
     T,
+    row_order,
 )
 
 ALPHA, BETA, MEAN_BIAS = OWN, OWN + 1, OWN + 2
@@ -42,10 +43,10 @@ class Asgd(OnlineSolver):
     columns = 2
     own_scalars = 3
 
-    def run(self, batch: Batch) -> int:
+    def run(self, batch: Batch, order: Int64s | None = None) -> int:
         loss, l2, bias = self.problem
         schedule = SlowDecay(l2, float(self.scalars[STEP]))
-        return int(asgd_pass(batch, loss, schedule, l2, bias, self.vector, self.scalars))
+        return int(asgd_pass(batch, row_order(batch, order), loss, schedule, l2, bias, self.vector, self.scalars))
 
     def weights(self) -> tuple[Float32s, float]:
         pairs = self.vector[: 2 * self.width]
@@ -96,12 +97,12 @@ def rebase(pairs, scale, alpha, beta):
 
 
 @kernel
-def asgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
+def asgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
     alpha, beta, mean_b = scalars[ALPHA], scalars[BETA], scalars[MEAN_BIAS]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
-    for i in range(len(labels)):
+    for i in order:
         c = float(weights[i])
         if c == 0.0:
             continue

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsvm.batch import Batch, Float32s, Float64s, concatenate
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.jit import kernel
 from streamsvm.losses import Loss
@@ -76,8 +76,8 @@ class OnlineSolver(ABC):
     # What a solver must say.
 
     @abstractmethod
-    def run(self, batch: Batch) -> int:
-        """Learn the rows of a batch that fits the vector; returns the row at which numbers overflowed, or -1."""
+    def run(self, batch: Batch, order: Int64s | None = None) -> int:
+        """Learn the rows of a batch, in the order given; returns the row at which numbers overflowed, or -1."""
 
     @abstractmethod
     def weights(self) -> tuple[Float32s, float]:
@@ -89,11 +89,12 @@ class OnlineSolver(ABC):
 
     # What users of a solver call.
 
-    def learn(self, batch: Batch) -> None:
-        """Predict each row, count its loss, then learn from it."""
+    def learn(self, batch: Batch, order: Int64s | None = None) -> None:
+        """Predict each row, count its loss, then learn from it; one after the other, or in the order given."""
         if self._trial is None:
-            self._learn(batch)
+            self._learn(batch, order)
             return
+        assert order is None, "a step size is chosen in the first pass"
         self._reserve(batch.width)
         self._trial.append(weighty(batch))
         self.scalars[SEEN] += batch.rows - self._trial[-1].rows
@@ -146,9 +147,9 @@ class OnlineSolver(ABC):
 
     # How it is done.
 
-    def _learn(self, batch: Batch) -> None:
+    def _learn(self, batch: Batch, order: Int64s | None = None) -> None:
         self._reserve(batch.width)
-        bad = self.run(batch)
+        bad = self.run(batch, order)
         if bad >= 0:
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
         self.scalars[SEEN] += batch.rows
@@ -229,6 +230,18 @@ def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) 
         while lowest < best < highest and cost(best + direction) < cost(best):
             best += direction
     return float(start * 2.0**best)
+
+
+_ORDERS = [np.arange(1 << 14)]
+
+
+def row_order(batch: Batch, order: Int64s | None) -> Int64s:
+    """The order in which a kernel visits the rows of a batch; 0, 1, 2, ... unless another is given."""
+    if order is not None:
+        return order
+    if batch.rows > len(_ORDERS[0]):
+        _ORDERS[0] = np.arange(2 * batch.rows)
+    return _ORDERS[0][: batch.rows]
 
 
 def weighty(batch: Batch) -> Batch:

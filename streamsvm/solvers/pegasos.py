@@ -14,7 +14,7 @@ choose. Choose it to compare with the literature; `asgd` needs fewer rows.
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s
+from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
 from streamsvm.rows import rescale, row_dot, safe_rate
 from streamsvm.solvers.base import (
@@ -30,6 +30,7 @@ from streamsvm.solvers.base import (
     Problem,
     State,
     T,
+    row_order,
 )
 
 NORM2, WAITING, BATCH_ROWS, BATCH_WEIGHT, BATCH_SLOPE = range(OWN, OWN + 5)
@@ -56,12 +57,12 @@ class Pegasos(OnlineSolver):
         self._waiting_indices = np.empty(0, np.uint32)
         self._waiting_values = np.empty(0, np.float32)
 
-    def run(self, batch: Batch) -> int:
+    def run(self, batch: Batch, order: Int64s | None = None) -> int:
         loss, l2, bias = self.problem
         self._make_room(batch.features)
         return int(
             pegasos_pass(
-                batch, loss, l2, bias, self.batch_size, self.project,
+                batch, row_order(batch, order), loss, l2, bias, self.batch_size, self.project,
                 self.vector, self.scalars, self._waiting_indices, self._waiting_values,
             )
         )  # fmt: skip
@@ -140,9 +141,9 @@ def close_batch(l2, bias, batch_size, project, vector, scalars, waiting_indices,
 
 
 @kernel
-def pegasos_pass(batch, loss, l2, bias, batch_size, project, vector, scalars, waiting_indices, waiting_values):
+def pegasos_pass(batch, order, loss, l2, bias, batch_size, project, vector, scalars, waiting_indices, waiting_values):
     indptr, indices, values, labels, weights = batch
-    for i in range(len(labels)):
+    for i in order:
         c = float(weights[i])
         if c == 0.0:
             continue

@@ -9,7 +9,7 @@ Stored as w = scale v, so that shrinking costs nothing. t0 = 1 / (l2 eta0); eta0
 Choose it when memory is tight: one number for each feature. After one pass `asgd` is usually better.
 """
 
-from streamsvm.batch import Batch, Float32s
+from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
 from streamsvm.rows import rescale, row_axpy, row_dot, safe_rate
 from streamsvm.schedules import InverseTime
@@ -24,6 +24,7 @@ from streamsvm.solvers.base import (
     WRONG,
     OnlineSolver,
     T,
+    row_order,
 )
 
 
@@ -31,10 +32,10 @@ class Sgd(OnlineSolver):
     name = "sgd"
     columns = 1
 
-    def run(self, batch: Batch) -> int:
+    def run(self, batch: Batch, order: Int64s | None = None) -> int:
         loss, l2, bias = self.problem
         schedule = InverseTime(l2, 1.0 / (l2 * float(self.scalars[STEP])))
-        return int(sgd_pass(batch, loss, schedule, l2, bias, self.vector, self.scalars))
+        return int(sgd_pass(batch, row_order(batch, order), loss, schedule, l2, bias, self.vector, self.scalars))
 
     def weights(self) -> tuple[Float32s, float]:
         return self.vector[: self.width] * self.scalars[SCALE].astype("float32"), float(self.scalars[BIAS])
@@ -46,11 +47,11 @@ class Sgd(OnlineSolver):
 
 
 @kernel
-def sgd_pass(batch, loss, schedule, l2, bias, vector, scalars):
+def sgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
-    for i in range(len(labels)):
+    for i in order:
         c = float(weights[i])
         if c == 0.0:
             continue
