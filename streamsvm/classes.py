@@ -85,12 +85,10 @@ class ClassMap:
         return codes
 
     def _encode_declared(self, labels: Float32s) -> Float32s:
-        place = np.minimum(np.searchsorted(self._sorted, labels), len(self._sorted) - 1)
-        known = (self._sorted[place] == labels) | np.isnan(labels)
-        if not known.all():
-            row = int(np.argmin(known))
-            raise UndeclaredClassError(float(labels[row]), self, row)
-        codes: Float32s = np.where(np.isnan(labels), labels, self._codes[place])
+        codes = np.empty(len(labels), np.float32)
+        row = encode_known(labels, codes, self._sorted, self._codes)
+        if row >= 0:
+            raise UndeclaredClassError(float(labels[row]), self, int(row))
         return codes
 
 
@@ -117,6 +115,27 @@ def encode_signs(labels, codes, signs):
             signs[1] = True
         elif np.isnan(label):
             codes[i] = label
+        else:
+            return i
+    return -1
+
+
+@quick
+def encode_known(labels, codes, known, code_of):
+    """Codes of labels among the sorted known ones, NaN kept; returns the first row whose label is unknown, or -1."""
+    for i in range(len(labels)):
+        label = labels[i]
+        low, high = 0, len(known) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if known[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        if np.isnan(label):
+            codes[i] = label
+        elif known[low] == label:
+            codes[i] = code_of[low]
         else:
             return i
     return -1

@@ -1,24 +1,29 @@
-"""What kernels do with one sparse row. Sums are in double over four lanes: exact enough for long rows, and fast."""
+"""What kernels do with one sparse row. Sums are in double over four lanes: exact enough for long rows, and fast.
+
+Positions are unsigned, because for signed ones numba checks at every access whether they count from the end.
+"""
 
 import numpy as np
 
 from streamsvm.jit import inlined
+
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @inlined
 def row_dot(vector, indices, values, a, b):
     """Sum of vector[indices[k]] * values[k] for a <= k < b."""
     first = second = third = fourth = 0.0
-    k = a
-    while k + 4 <= b:
+    k, end = np.uint64(a), np.uint64(b)
+    while k + FOUR <= end:
         first += np.float64(vector[indices[k]]) * np.float64(values[k])
-        second += np.float64(vector[indices[k + 1]]) * np.float64(values[k + 1])
-        third += np.float64(vector[indices[k + 2]]) * np.float64(values[k + 2])
-        fourth += np.float64(vector[indices[k + 3]]) * np.float64(values[k + 3])
-        k += 4
-    while k < b:
+        second += np.float64(vector[indices[k + ONE]]) * np.float64(values[k + ONE])
+        third += np.float64(vector[indices[k + TWO]]) * np.float64(values[k + TWO])
+        fourth += np.float64(vector[indices[k + THREE]]) * np.float64(values[k + THREE])
+        k += FOUR
+    while k < end:
         first += np.float64(vector[indices[k]]) * np.float64(values[k])
-        k += 1
+        k += ONE
     return (first + second) + (third + fourth)
 
 
@@ -26,7 +31,7 @@ def row_dot(vector, indices, values, a, b):
 def row_axpy(vector, indices, values, a, b, factor):
     """vector[indices[k]] += factor * values[k], in the vector's own precision."""
     small = np.float32(factor)
-    for k in range(a, b):
+    for k in range(np.uint64(a), np.uint64(b)):
         vector[indices[k]] += small * values[k]
 
 
@@ -34,7 +39,7 @@ def row_axpy(vector, indices, values, a, b, factor):
 def row_norm2(values, a, b):
     """Sum of squares."""
     total = 0.0
-    for k in range(a, b):
+    for k in range(np.uint64(a), np.uint64(b)):
         total += np.float64(values[k]) * np.float64(values[k])
     return total
 

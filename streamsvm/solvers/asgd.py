@@ -17,7 +17,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.rows import safe_rate
+from streamsvm.rows import FOUR, ONE, THREE, TWO, safe_rate
 from streamsvm.schedules import SlowDecay
 from streamsvm.solvers.base import (
     BIAS,
@@ -64,16 +64,16 @@ class Asgd(OnlineSolver):
 def pair_dot(pairs, indices, values, a, b):
     """row_dot over the first of each pair."""
     first = second = third = fourth = 0.0
-    k = a
-    while k + 4 <= b:
-        first += np.float64(pairs[np.uint64(indices[k]) << np.uint64(1)]) * np.float64(values[k])
-        second += np.float64(pairs[np.uint64(indices[k + 1]) << np.uint64(1)]) * np.float64(values[k + 1])
-        third += np.float64(pairs[np.uint64(indices[k + 2]) << np.uint64(1)]) * np.float64(values[k + 2])
-        fourth += np.float64(pairs[np.uint64(indices[k + 3]) << np.uint64(1)]) * np.float64(values[k + 3])
-        k += 4
-    while k < b:
-        first += np.float64(pairs[np.uint64(indices[k]) << np.uint64(1)]) * np.float64(values[k])
-        k += 1
+    k, end = np.uint64(a), np.uint64(b)
+    while k + FOUR <= end:
+        first += np.float64(pairs[np.uint64(indices[k]) << ONE]) * np.float64(values[k])
+        second += np.float64(pairs[np.uint64(indices[k + ONE]) << ONE]) * np.float64(values[k + ONE])
+        third += np.float64(pairs[np.uint64(indices[k + TWO]) << ONE]) * np.float64(values[k + TWO])
+        fourth += np.float64(pairs[np.uint64(indices[k + THREE]) << ONE]) * np.float64(values[k + THREE])
+        k += FOUR
+    while k < end:
+        first += np.float64(pairs[np.uint64(indices[k]) << ONE]) * np.float64(values[k])
+        k += ONE
     return (first + second) + (third + fourth)
 
 
@@ -81,10 +81,10 @@ def pair_dot(pairs, indices, values, a, b):
 def pair_axpy(pairs, indices, values, a, b, factor, other):
     """v += factor x and u += other x at the row's features."""
     small, small_other = np.float32(factor), np.float32(other)
-    for k in range(a, b):
-        j = np.uint64(indices[k]) << np.uint64(1)
+    for k in range(np.uint64(a), np.uint64(b)):
+        j = np.uint64(indices[k]) << ONE
         pairs[j] += small * values[k]
-        pairs[j + np.uint64(1)] += small_other * values[k]
+        pairs[j + ONE] += small_other * values[k]
 
 
 @inlined
