@@ -285,6 +285,7 @@ def test_sorted_data_is_noticed(run):
         (["train", "good.svm", "-o", "/proc/nope/m.st"], 3, ["cannot write"]),
         (["train", "good.svm", "--init", "bad.svm"], 5, ["bad.svm"]),
         (["train", "explode.svm", "--eta0", "1e30"], 4, ["diverged in pass 1 at row", "step size 1e+30"]),
+        (["train", "table.parquet"], 3, ["table.parquet: this is a Parquet file"]),
         (["train", "reference://x"], 3, ["not supported"]),
         (["train", "simplecache::s3://b/x"], 3, ["not supported"]),
         (["train", "-", "-"], 2, ["standard input"]),
@@ -301,6 +302,7 @@ def test_errors_are_one_clear_line(run, arguments, code, words):
     write("cut.svm.gz", gzip.compress(small().encode())[:-20])
     write("wrong.yaml", "solver:\n  passes: zero\nlos: hinge\ndata: {train: good.svm}\n")
     write("empty.yaml", "")
+    write("table.parquet", b"PAR1" + bytes(100))
     write("huge.svm", "1 1:1\n-1 4000000000:1\n")
     write("explode.svm", "1 1:1e30\n-1 1:1e30\n" * 10)
     found, out, err = run(*arguments)

@@ -20,6 +20,7 @@ from streamsvm.io.urls import REMOTE_EXTRAS, is_local, reason, redact_url, schem
 
 STDIN = "-"
 POLL_SECONDS = 0.1
+FOREIGN = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"PK\x03\x04": "a zip archive"}
 
 
 class Origin(NamedTuple):
@@ -180,6 +181,9 @@ class _Input:
         self._descriptor: int | None = self._raw.fileno() if piped else None
         try:
             self._head = self._first_bytes()
+            for magic, kind in FOREIGN.items():
+                if self._head.startswith(magic):
+                    raise SourceError(f"{part.shown}: this is {kind}; only LIBSVM text can be read")
             codec = sniff(self._head)
             expected = promised(part.shown)
             if expected and codec != expected and not stopped():
