@@ -90,11 +90,16 @@ class Passes:
         return rows, labels
 
     def fill(self) -> None:
-        """Write the cache without learning, to find the classes or to count the rows."""
-        if self._cache is None:
+        """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be."""
+        if self._cache is None and self._path is not None:
             with closing(self._caching(self.stream.in_order())) as batches:
                 for _ in batches:
                     pass
+        if self._cache is None:
+            raise SourceError(
+                "the data must be cached to find its classes or to count its rows, but no cache could be written: "
+                "name another place with --cache, or set data.classes and data.rows"
+            )
 
     def visits(self, number: int) -> Visits:
         """Pass `number`, counted from 1: batches, each with the order in which its rows come, None for as they are."""

@@ -212,10 +212,9 @@ def open_stream(
     ...     print(batch.labels, batch.indices)
     [ 1. -1.] [1 7 3]
     """
-    mask = (1 << hash_bits) - 1 if hash_bits else libsvm.LARGEST_INDEX
     return Stream(
         Source([urls] if isinstance(urls, str) else urls),
-        Dialect(labelled=labelled, mask=mask),
+        Dialect(labelled=labelled, mask=libsvm.index_mask(hash_bits)),
         limit=limit,
         shuffle=shuffle,
         seed=seed,

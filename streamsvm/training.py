@@ -14,7 +14,7 @@ from streamsvm.config import DEFAULT_L2, Settings, expand, to_json_dict
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.evaluate import evaluate
 from streamsvm.io.compression import Limits
-from streamsvm.io.libsvm import LARGEST_INDEX, Dialect
+from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
 from streamsvm.io.source import Source
 from streamsvm.losses import make_loss
 from streamsvm.model import Model, load_model
@@ -87,10 +87,9 @@ def buffer_rows(settings: Settings) -> int:
 
 def open_training_stream(settings: Settings) -> Stream:
     data, features = settings.data, settings.features
-    mask = (1 << features.hash_bits) - 1 if features.hash_bits else LARGEST_INDEX
     return Stream(
         make_source(settings, data.train or ()),
-        Dialect(limit=features.dim or LARGEST_INDEX + 1, mask=mask),
+        Dialect(limit=features.dim or LARGEST_INDEX + 1, mask=index_mask(features.hash_bits)),
         skip_bad=data.on_bad_row == "skip",
         max_bad_rows=data.max_bad_rows,
         limit=data.limit,
@@ -102,10 +101,9 @@ def open_training_stream(settings: Settings) -> Stream:
 
 def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:
     """Data for a trained model: features as the model's recipe makes them, unknown ones accepted."""
-    bits = model.recipe.get("hash_bits")
     return Stream(
         source,
-        Dialect(labelled=labelled, mask=(1 << bits) - 1 if bits else LARGEST_INDEX),
+        Dialect(labelled=labelled, mask=index_mask(model.recipe.get("hash_bits"))),
         skip_bad=settings.data.on_bad_row == "skip",
         max_bad_rows=settings.data.max_bad_rows,
         limit=settings.data.limit if labelled is False else None,
@@ -152,12 +150,17 @@ class _Run:
             if not self.passes.cached:
                 self.listener.note("reading the data once to count its rows, because C depends on their number")
             self.passes.fill()
-            self.rows, _ = self.passes.summary()
-        if self.passes.cached and self.classes.open:
-            self._classes_from_cache()
+        if self.passes.cached:
+            self._ask_cache()
 
-    def _classes_from_cache(self) -> None:
-        names = classes_from(self.passes.summary()[1])
+    def _ask_cache(self) -> None:
+        """What a complete cache knows: the number of rows, and the classes if they are still open."""
+        rows, labels = self.passes.summary()
+        if self.rows is None:
+            self.rows = rows
+        if not self.classes.open:
+            return
+        names = classes_from(labels)
         if len(names) > 2:
             raise DataError(_two_only(len(names), names))
         if len(names) == 2:
@@ -208,7 +211,7 @@ class _Run:
                 number += 1
             else:  # the cache is full now, and knows all classes
                 self.passes.fill()
-                self._classes_from_cache()
+                self._ask_cache()
                 self.solver = self._solver()
                 self.features = self.bytes = 0
                 self._told = False

@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -39,3 +41,12 @@ def put(tmp_path: Path) -> Callable[[str, bytes], str]:
         return str(path)
 
     return put
+
+
+@pytest.fixture
+def bucket() -> Iterator[Any]:
+    """fsspec's memory:// file system, empty before and after."""
+    filesystem = fsspec.filesystem("memory")
+    filesystem.store.clear()
+    yield filesystem
+    filesystem.store.clear()

@@ -279,6 +279,17 @@ def test_a_full_disk(path, home, tmp_path, monkeypatch, step, threads):
     assert sorted(os.listdir(tmp_path)) == ["home", "rows.svm"]
 
 
+def test_a_full_disk_while_filling(path, home, monkeypatch):
+    """Where the cache is needed to go on, there is no way round it."""
+    notes = []
+    monkeypatch.setattr(cache_room.CacheWriter, "write", lambda self, batch: (_ for _ in ()).throw(OSError(28, "full")))
+    with Passes(stream(path), passes=2, note=notes.append) as made:
+        for _ in range(2):
+            with pytest.raises(SourceError, match="no cache could be written"):
+                made.fill()
+    assert len(notes) == 1
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("rows", [10, 20_000])
 def test_a_really_full_disk(put, home, monkeypatch, rows):

@@ -63,7 +63,7 @@ class CacheWriter:
         self._indices = np.empty(GROUP_FEATURES, np.uint32)
         self._values = np.empty(GROUP_FEATURES, np.float32)
         self._rows = 0
-        self._total = [0, 0]
+        self._written = 0  # rows of the groups that are closed
         self._classes: set[float] = set()
         self._known = np.empty(0, np.float32)  # a few of them, to look labels up quickly
         self._fields = _schema({}).remove_metadata()
@@ -83,7 +83,7 @@ class CacheWriter:
 
     @property
     def rows(self) -> int:
-        return self._total[0] + self._rows
+        return self._written + self._rows
 
     def write(self, batch: Batch) -> None:
         """Append the rows of a batch."""
@@ -139,8 +139,7 @@ class CacheWriter:
             pa.ListArray.from_arrays(offsets, values, type=self._fields.field("values").type),
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self._fields))
-        self._total[0] += rows
-        self._total[1] += features
+        self._written += rows
         self._rows = 0
         self._indptr[0] = 0
 

@@ -48,6 +48,11 @@ class Dialect(NamedTuple):
     mask: int = LARGEST_INDEX  # ANDed to every index: hash_bits on LIBSVM text
 
 
+def index_mask(hash_bits: int | None) -> int:
+    """The mask that keeps the low `hash_bits` bits of an index, or all of them."""
+    return (1 << hash_bits) - 1 if hash_bits else LARGEST_INDEX
+
+
 class Rows(NamedTuple):
     """Room for the rows of a block, used again for the next one."""
 

@@ -7,20 +7,11 @@ import sys
 import threading
 from contextlib import nullcontext
 
-import fsspec
 import pytest
 
 from streamsvm.errors import SourceError
 from streamsvm.io import files
 from streamsvm.io.files import local_path, read_whole, written_atomically
-
-
-@pytest.fixture
-def bucket():
-    filesystem = fsspec.filesystem("memory")
-    filesystem.store.clear()
-    yield filesystem
-    filesystem.store.clear()
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):

@@ -375,14 +375,6 @@ def test_named_pipe(tmp_path):
 # Other file systems.
 
 
-@pytest.fixture
-def bucket():
-    filesystem = fsspec.filesystem("memory")
-    filesystem.store.clear()
-    yield filesystem
-    filesystem.store.clear()
-
-
 def test_memory_urls(bucket):
     for name, text in {
         "b/part-2": b"2\n",
