@@ -10,11 +10,12 @@ import numpy as np
 from streamsvm import open_stream
 from streamsvm.classes import ClassMap
 from streamsvm.losses import Hinge
+from streamsvm.penalties import L2
 from streamsvm.solvers import Asgd
 from streamsvm.solvers.base import Problem
 
 train = Path(__file__).parent / "data" / "a9a.train.svm.gz"
-problem = Problem(Hinge(), l2=1e-5)
+problem = Problem(Hinge(), L2(1e-5))
 
 
 def learn(solver: Asgd, *, skip: int = 0, stop: int | None = None) -> Asgd:

@@ -42,6 +42,23 @@ class SquaredHinge(NamedTuple):
         return 2.0
 
 
+class SmoothedHinge(NamedTuple):
+    """0 beyond the margin; (margin - y s)^2 / (2 width) in a strip of that width; a straight line before it"""
+
+    margin: float = 1.0
+    width: float = 1.0
+
+    def value(self, score, label):
+        short = max(0.0, self.margin - label * score)
+        return 0.5 * short * short / self.width if short < self.width else short - 0.5 * self.width
+
+    def slope(self, score, label):
+        return -label * min(1.0, max(0.0, self.margin - label * score) / self.width)
+
+    def bend(self):
+        return 0.0
+
+
 class Logistic(NamedTuple):
     """log(1 + exp(-y s))"""
 
@@ -62,9 +79,14 @@ class Logistic(NamedTuple):
         return 0.0
 
 
-Loss = Hinge | SquaredHinge | Logistic
+Loss = Hinge | SquaredHinge | SmoothedHinge | Logistic
 
-LOSSES: dict[str, type[Any]] = {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
+LOSSES: dict[str, type[Any]] = {
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "smoothed_hinge": SmoothedHinge,
+    "logistic": Logistic,
+}
 
 
 def make_loss(name: str) -> Loss:

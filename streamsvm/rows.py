@@ -7,24 +7,30 @@ import numpy as np
 
 from streamsvm.jit import inlined
 
-ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+ZERO, ONE, TWO, THREE, FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
+
+@inlined
+def strided_dot(vector, indices, values, a, b, shift):
+    """Sum of vector[indices[k] << shift] * values[k] for a <= k < b: over the first of 2^shift numbers a feature."""
+    first = second = third = fourth = 0.0
+    k, end = np.uint64(a), np.uint64(b)
+    while k + FOUR <= end:
+        first += np.float64(vector[np.uint64(indices[k]) << shift]) * np.float64(values[k])
+        second += np.float64(vector[np.uint64(indices[k + ONE]) << shift]) * np.float64(values[k + ONE])
+        third += np.float64(vector[np.uint64(indices[k + TWO]) << shift]) * np.float64(values[k + TWO])
+        fourth += np.float64(vector[np.uint64(indices[k + THREE]) << shift]) * np.float64(values[k + THREE])
+        k += FOUR
+    while k < end:
+        first += np.float64(vector[np.uint64(indices[k]) << shift]) * np.float64(values[k])
+        k += ONE
+    return (first + second) + (third + fourth)
 
 
 @inlined
 def row_dot(vector, indices, values, a, b):
     """Sum of vector[indices[k]] * values[k] for a <= k < b."""
-    first = second = third = fourth = 0.0
-    k, end = np.uint64(a), np.uint64(b)
-    while k + FOUR <= end:
-        first += np.float64(vector[indices[k]]) * np.float64(values[k])
-        second += np.float64(vector[indices[k + ONE]]) * np.float64(values[k + ONE])
-        third += np.float64(vector[indices[k + TWO]]) * np.float64(values[k + TWO])
-        fourth += np.float64(vector[indices[k + THREE]]) * np.float64(values[k + THREE])
-        k += FOUR
-    while k < end:
-        first += np.float64(vector[indices[k]]) * np.float64(values[k])
-        k += ONE
-    return (first + second) + (third + fourth)
+    return strided_dot(vector, indices, values, a, b, ZERO)
 
 
 @inlined
@@ -33,6 +39,16 @@ def row_axpy(vector, indices, values, a, b, factor):
     small = np.float32(factor)
     for k in range(np.uint64(a), np.uint64(b)):
         vector[indices[k]] += small * values[k]
+
+
+@inlined
+def pair_axpy(pairs, indices, values, a, b, factor, other):
+    """pairs[2 j] += factor x and pairs[2 j + 1] += other x at the row's features j."""
+    small, small_other = np.float32(factor), np.float32(other)
+    for k in range(np.uint64(a), np.uint64(b)):
+        j = np.uint64(indices[k]) << ONE
+        pairs[j] += small * values[k]
+        pairs[j + ONE] += small_other * values[k]
 
 
 @inlined
@@ -50,6 +66,15 @@ def rescale(vector, factor):
     small = np.float32(factor)
     for j in range(len(vector)):
         vector[j] *= small
+
+
+@inlined
+def rebase(pairs, scale, alpha, beta):
+    """Write w and its mean out: afterwards scale = 1, alpha = 0, beta = 1."""
+    s, a, b = np.float32(scale), np.float32(alpha), np.float32(beta)
+    for j in range(0, len(pairs), 2):
+        pairs[j + 1] = a * pairs[j] + b * pairs[j + 1]
+        pairs[j] *= s
 
 
 @inlined

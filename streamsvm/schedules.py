@@ -1,4 +1,8 @@
-"""Step sizes as terms: `schedule.rate(t)` after t units of weight have been seen."""
+"""Step sizes and averages as terms.
+
+`schedule.rate(t)` is the step size after t units of weight have been seen. `average.mass(t)` says how a mean of iterates
+forgets: a row of weight c keeps mass(t) / mass(t + c) of what was averaged before, so weight 0 changes nothing.
+"""
 
 import math
 from typing import NamedTuple
@@ -27,8 +31,55 @@ class SlowDecay(NamedTuple):
         return self.eta0 / (root * math.sqrt(root))
 
 
+class InverseRoot(NamedTuple):
+    """eta0 / sqrt(t): where nothing is known about curvature."""
+
+    eta0: float
+
+    def rate(self, t):
+        return self.eta0 / math.sqrt(t)
+
+
+class Constant(NamedTuple):
+    """eta0, always: only the average of the iterates converges."""
+
+    eta0: float
+
+    def rate(self, t):
+        return self.eta0
+
+
+class Uniform(NamedTuple):
+    """The plain mean of all iterates: 1/t for the newest of t."""
+
+    unit: float = 1.0  # the weight of a usual row
+
+    def mass(self, t):
+        return t / self.unit
+
+
+class PolynomialDecay(NamedTuple):
+    """4 / (t + 3) for the newest of t: early iterates fade, and nobody needs to say when averaging begins."""
+
+    unit: float = 1.0  # the weight of a usual row
+
+    def mass(self, t):
+        return t * (t + self.unit) * (t + 2.0 * self.unit) * (t + 3.0 * self.unit)
+
+
+Schedule = InverseTime | SlowDecay | InverseRoot | Constant
+Average = Uniform | PolynomialDecay
+
+
 def _rate(self, t):
     return getattr(self.instance_class, "rate", None)
 
 
 expose("rate", _rate)
+
+
+def _mass(self, t):
+    return getattr(self.instance_class, "mass", None)
+
+
+expose("mass", _mass)

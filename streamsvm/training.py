@@ -19,8 +19,9 @@ from streamsvm.io.source import Source
 from streamsvm.losses import make_loss
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
+from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.solvers import SOLVERS, OnlineSolver
+from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, make_bias
 from streamsvm.stream import SHARES, Reading, Stream
 
@@ -174,7 +175,8 @@ class _Run:
 
     def _solver(self) -> OnlineSolver:
         settings = self.settings
-        problem = Problem(make_loss(settings.loss), self._l2(), make_bias(settings.bias.kind, settings.bias.scale))
+        bias = make_bias(settings.bias.kind, settings.bias.scale)
+        problem = Problem(make_loss(settings.loss), make_penalty(self._l2()), bias)
         features = settings.features
         options: dict[str, Any] = settings.solver.model_dump(exclude={"name", "passes", "init"})
         if "eta0" in options:
@@ -185,7 +187,7 @@ class _Run:
         shares = 2 if buffer_rows(settings) else 1
         memory = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
         dim = features.dim or (1 << features.hash_bits if features.hash_bits else 0)
-        solver = SOLVERS[settings.solver.name](problem, dim=dim, memory=max(memory, 1 << 20), **options)
+        solver = make_solver(settings.solver.name, problem, dim=dim, memory=max(memory, 1 << 20), **options)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver

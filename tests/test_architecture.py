@@ -36,7 +36,7 @@ DOORS = {
 
 # Imports run one way. A room is a folder or a module of the package; every room stands here with those it may open.
 SMALL = {"batch", "errors", "jit", "places"}
-TERMS = {"losses", "schedules", "rows"}
+TERMS = {"losses", "penalties", "schedules", "rows"}
 ROOMS = {
     "errors": set(),
     "places": set(),
@@ -47,6 +47,7 @@ ROOMS = {
     "batch": {"jit"},
     "rows": {"jit"},
     "losses": {"jit"},
+    "penalties": {"jit"},
     "schedules": {"jit"},
     "classes": SMALL,
     "io": SMALL | {"io/urls"},
@@ -171,10 +172,10 @@ def decorators(node: Function) -> set[str]:
 
 
 def is_term(node: ast.AST, module: str) -> bool:
-    """A NamedTuple of losses.py or schedules.py, whose methods numba types."""
+    """A NamedTuple of losses.py, penalties.py or schedules.py, whose methods numba types."""
     return (
         isinstance(node, ast.ClassDef)
-        and module in ("losses.py", "schedules.py")
+        and module in ("losses.py", "penalties.py", "schedules.py")
         and any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
     )
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamsvm.jit import kernel
-from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SquaredHinge, make_loss
+from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss
 from streamsvm.schedules import InverseTime, SlowDecay
 
 EVERY_LOSS = pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES], ids=list(LOSSES))
@@ -118,7 +118,12 @@ def test_bend_bounds_the_second_derivative_where_slopes_are_unbounded(loss: Any)
 
 
 def test_losses_are_named_values() -> None:
-    assert dict(LOSSES) == {"hinge": Hinge, "squared_hinge": SquaredHinge, "logistic": Logistic}
+    assert dict(LOSSES) == {
+        "hinge": Hinge,
+        "squared_hinge": SquaredHinge,
+        "smoothed_hinge": SmoothedHinge,
+        "logistic": Logistic,
+    }
     assert make_loss("hinge") == Hinge(margin=1.0) and str(make_loss("hinge")) == "Hinge(margin=1.0)"
 
 

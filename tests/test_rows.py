@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from streamsvm.batch import Batch, concatenate, empty_batch
 from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Logistic, SquaredHinge
-from streamsvm.rows import rescale, row_axpy, row_dot, row_norm2, safe_rate
-from streamsvm.solvers.asgd import pair_axpy, pair_dot, rebase
+from streamsvm.rows import ONE, pair_axpy, rebase, rescale, row_axpy, row_dot, row_norm2, safe_rate, strided_dot
 
 Vector = np.ndarray[Any, Any]
 LENGTHS = pytest.mark.parametrize("length", [*range(10), 31, 1000])
@@ -45,7 +44,7 @@ def safe(eta, loss, slope, values, a, b, gain):
 
 @kernel
 def both_dot(pairs, indices, values, a, b):
-    return pair_dot(pairs, indices, values, a, b)
+    return strided_dot(pairs, indices, values, a, b, ONE)
 
 
 @kernel

@@ -110,8 +110,8 @@ def train(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="squared_hinge, hinge or logistic. [default: squared_hinge]",
-            autocompletion=_complete("squared_hinge", "hinge", "logistic"),
+            help="squared_hinge, hinge, smoothed_hinge or logistic. [default: squared_hinge]",
+            autocompletion=_complete("squared_hinge", "hinge", "smoothed_hinge", "logistic"),
         ),
     ] = None,
     l2: Annotated[str | None, typer.Option(help="Penalty against the mean loss. [default: 1e-6]")] = None,

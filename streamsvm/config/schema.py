@@ -265,6 +265,7 @@ class PegasosSettings(AnySolver, title="solver: pegasos"):
     name: Literal["pegasos"] = Field(default="pegasos", description="The algorithm.")
     batch_size: Count = Field(default=1, description="Rows per step.")
     project: bool = Field(default=True, description="Project the weights onto the ball that holds the optimum.")
+    average: bool = Field(default=False, description="Average the weights of all steps, newer ones more.")
 
 
 _DEFAULT_SOLVER = "asgd"
@@ -303,7 +304,7 @@ class Settings(Section, title="streamsvm settings"):
 
     data: DataSettings = Field(default=DataSettings(), description="Where the rows come from and how they are read.")
     features: FeatureSettings = Field(default=FeatureSettings(), description="How many weights there are.")
-    loss: Literal["hinge", "squared_hinge", "logistic"] = Field(
+    loss: Literal["hinge", "squared_hinge", "smoothed_hinge", "logistic"] = Field(
         default="squared_hinge", description="What a wrong or uncertain score costs."
     )
     penalty: PenaltySettings = Field(default=PenaltySettings(), description="Penalty on large weights: l2 or C.")

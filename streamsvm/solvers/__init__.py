@@ -1,10 +1,23 @@
-"""One algorithm per file. `SOLVERS` names them all."""
+"""One algorithm per file. `SOLVERS` names them all; `make_solver` refuses what a solver cannot do before it begins."""
 
+from typing import Any
+
+from streamsvm.errors import ConfigError
 from streamsvm.solvers.asgd import Asgd
-from streamsvm.solvers.base import OnlineSolver
+from streamsvm.solvers.base import OnlineSolver, Problem
 from streamsvm.solvers.pegasos import Pegasos
 from streamsvm.solvers.sgd import Sgd
 
 SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos)}
 
-__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd"]
+
+def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
+    """The solver of that name; ConfigError names the solvers that can minimise the penalty if this one cannot."""
+    kind = problem.penalty.kind
+    if kind not in SOLVERS[name].penalties:
+        able = ", ".join(other for other, solver in SOLVERS.items() if kind in solver.penalties) or "none"
+        raise ConfigError(f"solver {name} cannot minimise penalty {kind}; solvers that can: {able}")
+    return SOLVERS[name](problem, **options)
+
+
+__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd", "make_solver"]

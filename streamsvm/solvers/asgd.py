@@ -13,12 +13,10 @@ only, and they are neighbours in memory. For a row of weight c the c-fold produc
 changes nothing. Choose it nearly always: one pass is close to the optimum without any tuning.
 """
 
-import numpy as np
-
 from streamsvm.batch import Batch, Float32s, Int64s
-from streamsvm.jit import inlined, kernel
-from streamsvm.rows import FOUR, ONE, THREE, TWO, safe_rate
-from streamsvm.schedules import SlowDecay
+from streamsvm.jit import kernel
+from streamsvm.rows import ONE, pair_axpy, rebase, safe_rate, strided_dot
+from streamsvm.schedules import Average, PolynomialDecay, Schedule, SlowDecay
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -40,13 +38,23 @@ SMALLEST_BETA = 1e-6
 
 class Asgd(OnlineSolver):
     name = "asgd"
-    columns = 2
     own_scalars = 3
 
+    def columns_for(self) -> int:
+        return 2
+
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
-        loss, l2, bias = self.problem
-        schedule = SlowDecay(l2, float(self.scalars[STEP]))
-        return int(asgd_pass(batch, row_order(batch, order), loss, schedule, l2, bias, self.vector, self.scalars))
+        schedule, average = self.terms()
+        loss, penalty, bias = self.problem
+        return int(
+            asgd_pass(
+                batch, row_order(batch, order), loss, schedule, average, penalty.l2, bias, self.vector, self.scalars
+            )
+        )
+
+    def terms(self) -> tuple[Schedule, Average]:
+        """The step sizes, and how iterates are averaged."""
+        return SlowDecay(self.problem.l2, float(self.scalars[STEP])), PolynomialDecay()
 
     def weights(self) -> tuple[Float32s, float]:
         pairs = self.vector[: 2 * self.width]
@@ -60,44 +68,8 @@ class Asgd(OnlineSolver):
         self.scalars[ALPHA] = 1.0
 
 
-@inlined
-def pair_dot(pairs, indices, values, a, b):
-    """row_dot over the first of each pair."""
-    first = second = third = fourth = 0.0
-    k, end = np.uint64(a), np.uint64(b)
-    while k + FOUR <= end:
-        first += np.float64(pairs[np.uint64(indices[k]) << ONE]) * np.float64(values[k])
-        second += np.float64(pairs[np.uint64(indices[k + ONE]) << ONE]) * np.float64(values[k + ONE])
-        third += np.float64(pairs[np.uint64(indices[k + TWO]) << ONE]) * np.float64(values[k + TWO])
-        fourth += np.float64(pairs[np.uint64(indices[k + THREE]) << ONE]) * np.float64(values[k + THREE])
-        k += FOUR
-    while k < end:
-        first += np.float64(pairs[np.uint64(indices[k]) << ONE]) * np.float64(values[k])
-        k += ONE
-    return (first + second) + (third + fourth)
-
-
-@inlined
-def pair_axpy(pairs, indices, values, a, b, factor, other):
-    """v += factor x and u += other x at the row's features."""
-    small, small_other = np.float32(factor), np.float32(other)
-    for k in range(np.uint64(a), np.uint64(b)):
-        j = np.uint64(indices[k]) << ONE
-        pairs[j] += small * values[k]
-        pairs[j + ONE] += small_other * values[k]
-
-
-@inlined
-def rebase(pairs, scale, alpha, beta):
-    """Write w and its mean out: afterwards scale = 1, alpha = 0, beta = 1."""
-    s, a, b = np.float32(scale), np.float32(alpha), np.float32(beta)
-    for j in range(0, len(pairs), 2):
-        pairs[j + 1] = a * pairs[j] + b * pairs[j + 1]
-        pairs[j] *= s
-
-
 @kernel
-def asgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
+def asgd_pass(batch, order, loss, schedule, average, l2, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
     alpha, beta, mean_b = scalars[ALPHA], scalars[BETA], scalars[MEAN_BIAS]
@@ -108,7 +80,7 @@ def asgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
             continue
         first, last = indptr[i], indptr[i + 1]
         label = 2.0 * labels[i] - 1.0
-        score = scale * pair_dot(vector, indices, values, first, last) + b
+        score = scale * strided_dot(vector, indices, values, first, last, ONE) + b
         if not abs(score) < LARGEST_SCORE:
             return i
         seen += c
@@ -116,9 +88,8 @@ def asgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
         if (score > 0.0) != (label > 0.0):
             wrong += c
 
-        keep = t * (t + 1.0) * (t + 2.0) * (t + 3.0)
+        keep = average.mass(t) / average.mass(t + c)
         t += c
-        keep /= t * (t + 1.0) * (t + 2.0) * (t + 3.0)
         eta = schedule.rate(t)
         scale *= max(0.0, 1.0 - c * eta * l2)
         b *= max(0.0, 1.0 - c * eta * l2 * bias.decay)

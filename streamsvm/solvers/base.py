@@ -14,7 +14,8 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.jit import kernel
-from streamsvm.losses import Loss
+from streamsvm.losses import Hinge, Loss
+from streamsvm.penalties import Penalty
 from streamsvm.rows import row_dot, row_norm2
 
 # Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
@@ -24,7 +25,10 @@ TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
 TRIAL_POWERS = (-8, 40)  # of two, around the first guess; first rows that teach nothing must not stop all learning
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
+ROUNDING = 2.0**-20  # relative error allowed for in a bound computed from float32 weights
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
+
+PIECE = 1 << 16  # weights turned into float64 at a time
 
 State = dict[str, npt.NDArray[Any]]
 
@@ -41,27 +45,40 @@ def make_bias(kind: str, scale: float) -> Bias:
 
 
 class Problem(NamedTuple):
-    """l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)"""
+    """l2/2 ||w||^2 + l1 ||w||_1 + mean of c_i loss(w.x_i + b, y_i)"""
 
     loss: Loss
-    l2: float
+    penalty: Penalty
     bias: Bias = Bias()
 
-    def objective(self, norm2: float, bias: float, mean_loss: float) -> float:
+    @property
+    def l2(self) -> float:
+        return self.penalty.l2
+
+    def norm2(self, weights: Float32s, bias: float) -> float:
+        """||w||^2, a penalised bias included."""
         share = bias * bias / self.bias.gain if self.bias.decay and self.bias.gain else 0.0
-        return 0.5 * self.l2 * (norm2 + share) + mean_loss
+        pieces = (weights[a : a + PIECE] for a in range(0, len(weights), PIECE))
+        return share + sum(float(np.dot(piece.astype(np.float64), piece)) for piece in pieces)
+
+    def objective(self, weights: Float32s, bias: float, mean_loss: float) -> float:
+        norm1 = float(np.abs(weights).sum(dtype=np.float64)) if self.penalty.l1 else 0.0
+        return 0.5 * self.l2 * self.norm2(weights, bias) + self.penalty.l1 * norm1 + mean_loss
 
 
 class OnlineSolver(ABC):
     """Learns row by row. The order of rows alone decides the result: how they are cut into batches does not."""
 
     name: ClassVar[str]
-    columns: ClassVar[int]
+    penalties: ClassVar[tuple[str, ...]] = ("l2",)  # kinds of penalty it can minimise
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
 
     def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
+        if problem.penalty.kind not in self.penalties:
+            raise ConfigError(f"solver {self.name} cannot minimise penalty {problem.penalty.kind}")
         self.problem = problem
+        self.columns = self.columns_for()
         self.dim = dim
         self.memory = memory
         self.width = dim  # one more than the largest index seen
@@ -86,6 +103,25 @@ class OnlineSolver(ABC):
     @abstractmethod
     def start_from(self, weights: Float32s, bias: float) -> None:
         """Put known weights in place of zeros."""
+
+    # What a solver may say.
+
+    def columns_for(self) -> int:
+        """How many float32 numbers it keeps for each feature, given the problem."""
+        return 1
+
+    def fresh(self, eta0: float) -> "OnlineSolver":
+        """The same solver before its first row, with a step size to try."""
+        return type(self)(self.problem, eta0=eta0)
+
+    @staticmethod
+    def guess(norm2: float) -> float:
+        """A step size to begin the trials with, for rows of this mean squared length."""
+        return 1.0 / norm2
+
+    def lower_bound(self) -> float | None:
+        """At the end of a pass, a proven lower bound of the objective over all weights; None where there is none."""
+        return None
 
     # What users of a solver call.
 
@@ -162,12 +198,22 @@ class OnlineSolver(ABC):
             f"Scale the features to about 1, or set {remedy}"
         )
 
+    def _dual_value(self, alphas: float, weights: Float32s, bias: float) -> float | None:
+        """l2 sum of alpha - l2/2 ||w||^2 for w = sum of alpha_i y_i x_i, less what single precision may have added."""
+        loss, l2 = self.problem.loss, self.problem.l2
+        feasible = (
+            isinstance(loss, Hinge) and loss.margin == 1.0 and (self.problem.bias.decay or not self.problem.bias.gain)
+        )
+        if not feasible or np.isnan(alphas):
+            return None
+        return float(l2 * alphas * (1.0 - ROUNDING) - 0.5 * l2 * self.problem.norm2(weights, bias) * (1.0 + ROUNDING))
+
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
         self._trial = None
         enough = int(np.searchsorted(waiting.indptr, TRIAL_FEATURES))
         rows = waiting.slice(0, min(TRIAL_ROWS, enough, waiting.rows))
-        self.scalars[STEP] = choose_step_size(type(self), self.problem, rows)
+        self.scalars[STEP] = choose_step_size(self, rows)
         self._learn(waiting)
 
     def _reserve(self, width: int) -> None:
@@ -205,21 +251,22 @@ class OnlineSolver(ABC):
         )
 
 
-def choose_step_size(solver: type[OnlineSolver], problem: Problem, rows: Batch) -> float:
-    """The step size, among powers of two around 1 / mean ||x||^2, whose trial run generalises best.
+def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
+    """The step size, among powers of two around the solver's guess, whose trial run generalises best.
 
     A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went.
     """
+    problem = solver.problem
     rows = compact(rows)
     norm2 = mean_norm2(rows) + problem.bias.gain
-    start = 2.0 ** -round(float(np.log2(norm2))) if norm2 > 0 else 1.0
+    start = 2.0 ** round(float(np.log2(solver.guess(norm2)))) if norm2 > 0 else 1.0
     cut = rows.rows - rows.rows // 4
     seen, unseen = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
     tried: dict[int, float] = {}
 
     def cost(power: int) -> float:
         if power not in tried:
-            trial = solver(problem, eta0=start * 2.0**power)
+            trial = solver.fresh(start * 2.0**power)
             trial._reserve(rows.width)
             tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, unseen, *trial.weights())
         return tried[power]
@@ -267,7 +314,7 @@ def compact(rows: Batch) -> Batch:
 
 def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: float) -> float:
     total, weight = loss_pass(rows, problem.loss, weights, bias)
-    value = problem.objective(float(np.dot(weights.astype(np.float64), weights)), bias, total / max(weight, 1e-300))
+    value = problem.objective(weights, bias, total / max(weight, 1e-300))
     return value if np.isfinite(value) else float("inf")
 
 

@@ -6,8 +6,12 @@
     L. Bottou, "Stochastic gradient descent examples", 2007. Cost per row: two walks over its features.
 
 Stored as w = scale v, so that shrinking costs nothing. t0 = 1 / (l2 eta0); eta0 is chosen by trial on the first rows.
+With hinge, w = sum of alpha_i y_i x_i with alpha_i <= c_i / (l2 N) after whole passes; the sum of all alpha, carried
+along in one number, gives a lower bound of the objective for free.
 Choose it when memory is tight: one number for each feature. After one pass `asgd` is usually better.
 """
+
+import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
@@ -17,6 +21,7 @@ from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
     LOSS,
+    OWN,
     SCALE,
     SMALLEST_SCALE,
     STEP,
@@ -27,15 +32,20 @@ from streamsvm.solvers.base import (
     row_order,
 )
 
+ALPHAS = OWN  # sum of the dual variables, in the same basis as w
+
 
 class Sgd(OnlineSolver):
     name = "sgd"
-    columns = 1
+    own_scalars = 1
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
-        loss, l2, bias = self.problem
+        loss, (l2,), bias = self.problem
         schedule = InverseTime(l2, 1.0 / (l2 * float(self.scalars[STEP])))
         return int(sgd_pass(batch, row_order(batch, order), loss, schedule, l2, bias, self.vector, self.scalars))
+
+    def lower_bound(self) -> float | None:
+        return self._dual_value(self.scalars[ALPHAS], *self.weights())
 
     def weights(self) -> tuple[Float32s, float]:
         return self.vector[: self.width] * self.scalars[SCALE].astype("float32"), float(self.scalars[BIAS])
@@ -44,13 +54,14 @@ class Sgd(OnlineSolver):
         self._reserve(len(weights))
         self.vector[: len(weights)] = weights
         self.scalars[BIAS] = bias
+        self.scalars[ALPHAS] = np.nan
 
 
 @kernel
 def sgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
-    seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
+    seen, total, wrong, alphas = scalars[WEIGHT], scalars[LOSS], scalars[WRONG], scalars[ALPHAS]
     for i in order:
         c = float(weights[i])
         if c == 0.0:
@@ -68,6 +79,7 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
         t += c
         eta = schedule.rate(t)
         scale *= 1.0 - c * eta * l2
+        alphas *= 1.0 - c * eta * l2
         b *= 1.0 - c * eta * l2 * bias.decay
         if scale < SMALLEST_SCALE:
             rescale(vector, scale)
@@ -77,6 +89,7 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
             step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
             row_axpy(vector, indices, values, first, last, -step / scale)
             b -= step * bias.gain
+            alphas -= step * label
     scalars[SCALE], scalars[T], scalars[BIAS] = scale, t, b
-    scalars[WEIGHT], scalars[LOSS], scalars[WRONG] = seen, total, wrong
+    scalars[WEIGHT], scalars[LOSS], scalars[WRONG], scalars[ALPHAS] = seen, total, wrong, alphas
     return -1

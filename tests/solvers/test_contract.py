@@ -14,13 +14,14 @@ from made_rows import batch_of, bits, cut, dense, equal_weights, made_up, run_pa
 from streamsvm.batch import Batch, concatenate, empty_batch
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.losses import LOSSES, Hinge, SquaredHinge, make_loss
+from streamsvm.penalties import L2
 from streamsvm.solvers import SOLVERS, OnlineSolver
 from streamsvm.solvers import base as solver_base
 from streamsvm.solvers.base import SEEN, STEP, WEIGHT, WRONG, Problem, T, make_bias
 
 TRIAL_ROWS, TRIAL_FEATURES = 40, 150
 ROWS = made_up(110, seed=1)
-L2 = 0.02
+STRENGTH = 0.02
 
 # Each solver with a step size it chooses and with one given; mini-batches that do not divide anything.
 OPTIONS: dict[str, list[dict[str, Any]]] = {"pegasos": [{}, {"batch_size": 7}, {"batch_size": 3, "project": False}]}
@@ -31,7 +32,7 @@ Make = Callable[..., OnlineSolver]
 
 
 def maker(name: str, options: dict[str, Any], loss: str, bias: str) -> Make:
-    problem = Problem(make_loss(loss), L2, make_bias(bias, 1.5))
+    problem = Problem(make_loss(loss), L2(STRENGTH), make_bias(bias, 1.5))
 
     def make(**more: Any) -> OnlineSolver:
         return SOLVERS[name](problem, **options, **more)
@@ -394,10 +395,10 @@ def test_divergence_names_pass_row_and_step_size(name: str) -> None:
     quiet, loud = {0: 1e-3}, {0: 3e37}
     rows = batch_of([quiet, quiet, loud, quiet], [1, 0, 1, 0])
     options = {} if name == "pegasos" else {"eta0": 0.5}
-    solver = SOLVERS[name](Problem(Hinge(), 1e-4), **options)
+    solver = SOLVERS[name](Problem(Hinge(), L2(1e-4)), **options)
     with pytest.raises(DivergedError, match=r"diverged in pass 1 at row [34] with step size (?!0:)\S+: .*penalty\.l2"):
         run_passes(solver, [rows])
-    solver = SOLVERS[name](Problem(Hinge(), 1e-4), **options)
+    solver = SOLVERS[name](Problem(Hinge(), L2(1e-4)), **options)
     run_passes(solver, [rows.slice(0, 2)])
     solver.begin_pass(2)
     solver.learn(rows.slice(0, 1))
@@ -410,7 +411,7 @@ def test_divergence_names_pass_row_and_step_size(name: str) -> None:
 def test_a_last_row_that_overflows_is_not_a_model(name: str, project: bool) -> None:
     """No later row meets the weight that became infinite: it must be noticed all the same."""
     options: dict[str, Any] = {"project": project} if name == "pegasos" else {"eta0": 1e6}
-    solver = SOLVERS[name](Problem(Hinge(), 1e-7), **options)
+    solver = SOLVERS[name](Problem(Hinge(), L2(1e-7)), **options)
     with pytest.raises(DivergedError, match=r"diverged in pass 1 at row 2 with step size (?!0:)"):
         run_passes(solver, [batch_of([{0: 1.0}, {1: 3e38}], [1, 0])])
 
@@ -428,7 +429,7 @@ def test_long_rows_after_a_quiet_beginning_do_not_explode(make: Make) -> None:
 @pytest.mark.parametrize("name", list(SOLVERS))
 def test_a_steep_step_goes_no_further_than_to_where_the_loss_is_least(name: str) -> None:
     """Weight 1000 means that the row came a thousand times, not that one step may be a thousand times too long."""
-    solver = SOLVERS[name](Problem(SquaredHinge(), 1e-6), **({} if name == "pegasos" else {"eta0": 0.5}))
+    solver = SOLVERS[name](Problem(SquaredHinge(), L2(1e-6)), **({} if name == "pegasos" else {"eta0": 0.5}))
     solver.start_from(np.array([-2.0, 1.0], np.float32), 0.0)
     row = batch_of([{0: 4.0, 1: -3.0}], [1], [1000.0])
     run_passes(solver, [row])
@@ -440,7 +441,7 @@ def test_a_steep_step_goes_no_further_than_to_where_the_loss_is_least(name: str)
 @pytest.mark.parametrize("weight", [1.0, 30.0, 1e6])
 def test_shrinking_never_turns_the_weights_around(name: str, weight: float) -> None:
     known = np.array([1.0, -2.0, 0.5], np.float32)
-    solver = SOLVERS[name](Problem(Hinge(), 0.5), **({} if name == "pegasos" else {"eta0": 2.0}))
+    solver = SOLVERS[name](Problem(Hinge(), L2(0.5)), **({} if name == "pegasos" else {"eta0": 2.0}))
     solver.start_from(known, 0.0)
     run_passes(solver, [batch_of([{}] * 3, [1, 0, 1], [weight] * 3)])
     shrunk = solver.weights()[0] / known
@@ -470,7 +471,7 @@ def test_known_weights_are_where_learning_begins(name: str) -> None:
     """A good start, late on the clock, stays good; the same row order from zero is far away."""
     options = {} if name == "pegasos" else {"eta0": 0.1}
     known = np.linspace(-1, 1, 30).astype(np.float32)
-    solver = SOLVERS[name](Problem(SquaredHinge(), L2), **options)
+    solver = SOLVERS[name](Problem(SquaredHinge(), L2(STRENGTH)), **options)
     solver.start_from(known, 0.5)
     solver.scalars[T] = 1e6
     run_passes(solver, [ROWS])
@@ -480,7 +481,7 @@ def test_known_weights_are_where_learning_begins(name: str) -> None:
 
 @pytest.mark.parametrize("project", [True, False])
 def test_known_weights_of_pegasos_are_projected_too(project: bool) -> None:
-    solver = SOLVERS["pegasos"](Problem(Hinge(), 0.25), project=project)
+    solver = SOLVERS["pegasos"](Problem(Hinge(), L2(0.25)), project=project)
     solver.start_from(np.array([30.0, 40.0], np.float32), 0.0)
     solver.scalars[T] = 1e6
     run_passes(solver, [batch_of([{0: 1.0}], [1])])

@@ -11,6 +11,7 @@ from made_rows import dense, equal_weights, made_up, run_passes
 from streamsvm import open_stream
 from streamsvm.batch import concatenate
 from streamsvm.losses import LOSSES, make_loss
+from streamsvm.penalties import L2
 from streamsvm.solvers import SOLVERS
 from streamsvm.solvers.base import Problem, make_bias, objective_on
 
@@ -31,7 +32,7 @@ Solution = tuple[np.ndarray[Any, Any], float]
 
 
 def problem_of(loss: str, l2: float, bias: float) -> Problem:
-    return Problem(make_loss(loss), l2, make_bias("none" if bias < 0 else "penalised", max(bias, 0.0)))
+    return Problem(make_loss(loss), L2(l2), make_bias("none" if bias < 0 else "penalised", max(bias, 0.0)))
 
 
 def liblinear_solution(loss: str, l2: float, bias: float) -> Solution:
@@ -96,7 +97,7 @@ def test_many_passes_approach_liblinears_optimum_from_above(
 @pytest.mark.parametrize("name", list(SOLVERS))
 def test_a_free_bias_approaches_scikit_learns_unpenalised_intercept(name: str) -> None:
     l2 = 0.03
-    problem = Problem(make_loss("logistic"), l2, make_bias("free", 1.0))
+    problem = Problem(make_loss("logistic"), L2(l2), make_bias("free", 1.0))
     peer = sklearn_linear.LogisticRegression(C=1.0 / (l2 * ROWS.rows), tol=1e-10, max_iter=1000).fit(MATRIX, SIGNS)
     best = objective_on(problem, ROWS, peer.coef_[0].astype(np.float32), float(peer.intercept_[0]))
     weights, b = run_passes(SOLVERS[name](problem), [ROWS], 200).weights()
@@ -108,7 +109,7 @@ def test_weights_mean_what_scikit_learn_means_by_sample_weight() -> None:
     l2 = 0.03
     weights = np.random.default_rng(5).choice([0.0, 0.5, 1.0, 3.0], size=ROWS.rows).astype(np.float32)
     rows = ROWS._replace(weights=weights)
-    problem = Problem(make_loss("squared_hinge"), l2)
+    problem = Problem(make_loss("squared_hinge"), L2(l2))
     peer = sklearn_svm.LinearSVC(C=1.0 / (l2 * weights.sum()), tol=1e-8, max_iter=100_000, dual=False)
     peer.fit(MATRIX, SIGNS, sample_weight=weights)
     best = objective_on(problem, rows, peer.coef_[0].astype(np.float32), float(peer.intercept_[0]))
@@ -123,7 +124,7 @@ def test_repeating_a_row_and_doubling_its_weight_lead_to_the_same_place(name: st
     double = np.arange(ROWS.rows) % 3 == 0
     heavy = ROWS._replace(weights=np.where(double, 2, 1).astype(np.float32))
     repeated = [piece for i in range(ROWS.rows) for piece in [ROWS.slice(i, i + 1)] * (2 if double[i] else 1)]
-    problem = Problem(make_loss("logistic"), 0.05)
+    problem = Problem(make_loss("logistic"), L2(0.05))
     first, b = run_passes(SOLVERS[name](problem), [heavy], 100).weights()
     second, other_b = run_passes(SOLVERS[name](problem), repeated, 100).weights()
     assert np.abs(first - second).max() < 0.03 * np.abs(first).max() and abs(b - other_b) < 0.03
@@ -155,7 +156,7 @@ def test_one_pass_of_the_default_is_close_already() -> None:
     rows = equal_weights(made_up(6000, WIDTH, seed=22, noise=1.0))
     l2 = 1e-3
     for loss in LOSSES:
-        problem = Problem(make_loss(loss), l2)
+        problem = Problem(make_loss(loss), L2(l2))
         once = objective_on(problem, rows, *run_passes(SOLVERS["asgd"](problem), [rows]).weights())
         often = objective_on(problem, rows, *run_passes(SOLVERS["asgd"](problem), [rows], 20).weights())
         assert often <= once * 1.0005 and once <= often * 1.02, loss

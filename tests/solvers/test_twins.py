@@ -17,6 +17,7 @@ from made_rows import dense, equal_weights, made_up, run_passes
 
 from streamsvm.batch import Batch
 from streamsvm.losses import LOSSES, Loss, make_loss
+from streamsvm.penalties import L2
 from streamsvm.solvers import Asgd, OnlineSolver, Pegasos, Sgd
 from streamsvm.solvers.asgd import ALPHA, BETA
 from streamsvm.solvers.base import SCALE, SMALLEST_SCALE, Problem, make_bias
@@ -68,7 +69,7 @@ def bounded(eta: float, loss: Loss, slope: float, row: Row, gain: float) -> floa
 
 
 def sgd_twin(problem: Problem, eta0: float, rows: list[Row]) -> tuple[Vector, float]:
-    loss, l2, bias = problem
+    loss, (l2,), bias = problem
     v, scale, t, b = np.zeros(WIDTH, np.float32), 1.0, 0.0, 0.0
     for row in rows:
         score = scale * dot(v, row) + b
@@ -86,7 +87,7 @@ def sgd_twin(problem: Problem, eta0: float, rows: list[Row]) -> tuple[Vector, fl
 
 
 def pegasos_twin(problem: Problem, k: int, project: bool, rows: list[Row]) -> tuple[Vector, float]:
-    loss, l2, bias = problem
+    loss, (l2,), bias = problem
     v, scale, norm2, t, b = np.zeros(WIDTH, np.float32), 1.0, 0.0, 0.0, 0.0
     for start in range(0, len(rows), k):
         waiting, slopes, weight = [], 0.0, 0.0
@@ -122,7 +123,7 @@ def pegasos_twin(problem: Problem, k: int, project: bool, rows: list[Row]) -> tu
 @BIASES
 @pytest.mark.parametrize(("l2", "eta0"), [(1e-2, 0.25), (1.0, 1e5), (1e-6, 0.01)])
 def test_sgd_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, l2: float, eta0: float) -> None:
-    problem = Problem(loss, l2, bias)
+    problem = Problem(loss, L2(l2), bias)
     weights, b = run_passes(Sgd(problem, eta0=eta0, dim=WIDTH), [ROWS], 3).weights()
     expected, expected_b = sgd_twin(problem, eta0, rows_of(ROWS, 3))
     assert weights.tobytes() == expected.tobytes() and b == expected_b
@@ -133,7 +134,7 @@ def test_sgd_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, l2: float, e
 @pytest.mark.parametrize(("k", "project"), [(1, True), (1, False), (7, True), (64, False)])
 @pytest.mark.parametrize("l2", [1e-2, 1e-5])
 def test_pegasos_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, k: int, project: bool, l2: float) -> None:
-    problem = Problem(loss, l2, bias)
+    problem = Problem(loss, L2(l2), bias)
     solver = run_passes(Pegasos(problem, batch_size=k, project=project, dim=WIDTH), [ROWS], 3)
     expected, expected_b = pegasos_twin(problem, k, project, rows_of(ROWS, 3))
     assert solver.weights()[0].tobytes() == expected.tobytes() and solver.weights()[1] == expected_b
@@ -144,7 +145,7 @@ def test_pegasos_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, k: int, 
 
 def dense_steps(problem: Problem, x: Vector, row: Row, state: tuple[Vector, float], eta: float) -> tuple[Vector, float]:
     """w *= 1 - c eta l2;  w -= c eta slope x, and the bias as one more feature."""
-    loss, l2, bias = problem
+    loss, (l2,), bias = problem
     w, b = state
     slope = loss.slope(float(w @ x) + b, row.label)
     step = bounded(row.weight * eta, loss, slope, row, bias.gain) * slope
@@ -177,7 +178,7 @@ def asgd_formula(problem: Problem, eta0: float, batch: Batch, passes: int) -> tu
 
 
 def pegasos_formula(problem: Problem, k: int, batch: Batch, passes: int) -> tuple[Vector, float]:
-    loss, l2, bias = problem
+    loss, (l2,), bias = problem
     w, b, t = np.zeros(WIDTH), 0.0, 0.0
     rows = list(zip(np.tile(dense(batch, WIDTH)[batch.weights > 0], (passes, 1)), rows_of(batch, passes), strict=True))
     for start in range(0, len(rows), k):
@@ -216,14 +217,14 @@ def close(solver: OnlineSolver, expected: tuple[Vector, float], tolerance: float
 @BIASES
 @pytest.mark.parametrize("batch", [equal_weights(ROWS), whole_weights(ROWS)], ids=["weight one", "weights 0 to 3"])
 def test_asgd_is_the_naive_average_of_its_iterates(loss: Loss, bias: Any, batch: Batch) -> None:
-    problem = Problem(loss, 1e-2, bias)
+    problem = Problem(loss, L2(1e-2), bias)
     close(run_passes(Asgd(problem, eta0=0.1), [batch], 3), asgd_formula(problem, 0.1, batch, 3), 2e-5)
 
 
 @EVERY_LOSS
 @BIASES
 def test_sgd_is_its_formula(loss: Loss, bias: Any) -> None:
-    problem = Problem(loss, 1e-2, bias)
+    problem = Problem(loss, L2(1e-2), bias)
     close(run_passes(Sgd(problem, eta0=0.1), [ROWS], 2), sgd_formula(problem, 0.1, ROWS, 2), 2e-5)
 
 
@@ -231,12 +232,12 @@ def test_sgd_is_its_formula(loss: Loss, bias: Any) -> None:
 @BIASES
 @pytest.mark.parametrize("k", [1, 7])
 def test_pegasos_is_its_formula(loss: Loss, bias: Any, k: int) -> None:
-    problem = Problem(loss, 0.1, bias)
+    problem = Problem(loss, L2(0.1), bias)
     close(run_passes(Pegasos(problem, batch_size=k), [ROWS], 2), pegasos_formula(problem, k, ROWS, 2), 1e-4)
 
 
 SHORT = equal_weights(made_up(90, WIDTH, seed=12))
-SMOOTH = Problem(make_loss("logistic"), 0.05, PENALISED)
+SMOOTH = Problem(make_loss("logistic"), L2(0.05), PENALISED)
 
 
 def test_a_hundred_passes_of_sgd_do_not_drift() -> None:
@@ -258,7 +259,7 @@ def test_a_hundred_passes_of_pegasos_do_not_drift() -> None:
 @pytest.mark.parametrize("name", ["sgd", "asgd", "pegasos"])
 def test_the_scaled_form_is_written_out_before_it_gets_too_small(name: str) -> None:
     """With a strong penalty the scale shrinks fast: it must come back, and nothing may be lost with it."""
-    problem = Problem(make_loss("logistic"), 4.0, PENALISED)
+    problem = Problem(make_loss("logistic"), L2(4.0), PENALISED)
     solver: OnlineSolver
     if name == "sgd":
         solver, expected = Sgd(problem, eta0=1e4, dim=WIDTH), sgd_formula(problem, 1e4, SHORT, 20)
@@ -303,6 +304,7 @@ import sys, numpy as np
 from made_rows import made_up, run_passes
 from streamsvm.jit import DISABLED
 from streamsvm.losses import LOSSES, make_loss
+from streamsvm.penalties import L2
 from streamsvm.solvers import SOLVERS
 from streamsvm.solvers.base import Problem
 
@@ -310,7 +312,7 @@ assert DISABLED == (sys.argv[1] == "plain")
 results = {}
 for name, solver in SOLVERS.items():
     for loss in LOSSES:
-        trained = run_passes(solver(Problem(make_loss(loss), 1e-2)), [made_up(70, 40, seed=11)])
+        trained = run_passes(solver(Problem(make_loss(loss), L2(1e-2))), [made_up(70, 40, seed=11)])
         results[f"{name}-{loss}"] = np.append(*trained.weights())
         results[f"{name}-{loss}-scalars"] = trained.scalars
 np.savez(sys.argv[2], **results)

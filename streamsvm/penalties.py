@@ -1,0 +1,92 @@
+"""Penalties: what large weights cost. The bias is never part of the L1 norm, and of the L2 norm only if `penalised`.
+
+A proximal step of size eta subtracts `threshold(eta)` from every |w_j|, down to zero at most, and then multiplies w by
+`shrink(eta)`. `zeros()` says whether weights end at exactly zero; it is a constant of the type, so that kernels for
+the plain L2 norm hold no trace of thresholds.
+"""
+
+from typing import NamedTuple
+
+from streamsvm.jit import expose
+
+
+class L2(NamedTuple):
+    """l2/2 ||w||^2"""
+
+    l2: float
+    l1 = 0.0
+
+    @property
+    def kind(self):
+        return "l2" if self.l2 else "none"
+
+    def shrink(self, eta):
+        return 1.0 / (1.0 + eta * self.l2)
+
+    def threshold(self, eta):
+        return 0.0
+
+    def zeros(self):
+        return False
+
+
+class L1(NamedTuple):
+    """l1 ||w||_1"""
+
+    l1: float
+    l2 = 0.0
+    kind = "l1"
+
+    def shrink(self, eta):
+        return 1.0
+
+    def threshold(self, eta):
+        return eta * self.l1
+
+    def zeros(self):
+        return True
+
+
+class ElasticNet(NamedTuple):
+    """l2/2 ||w||^2 + l1 ||w||_1"""
+
+    l2: float
+    l1: float
+    kind = "elastic_net"
+
+    def shrink(self, eta):
+        return 1.0 / (1.0 + eta * self.l2)
+
+    def threshold(self, eta):
+        return eta * self.l1
+
+    def zeros(self):
+        return True
+
+
+Penalty = L2 | L1 | ElasticNet
+
+KINDS = ("l2", "l1", "elastic_net", "none")
+
+
+def make_penalty(l2: float, l1: float = 0.0) -> Penalty:
+    if not l1:
+        return L2(l2)
+    return ElasticNet(l2, l1) if l2 else L1(l1)
+
+
+def _shrink(self, eta):
+    return getattr(self.instance_class, "shrink", None)
+
+
+def _threshold(self, eta):
+    return getattr(self.instance_class, "threshold", None)
+
+
+def _zeros(self):
+    return getattr(self.instance_class, "zeros", None)
+
+
+expose("shrink", _shrink)
+expose("threshold", _threshold)
+expose("zeros", _zeros)
