@@ -14,10 +14,13 @@ class L2(NamedTuple):
     """l2/2 ||w||^2"""
 
     l2: float
-    l1 = 0.0
 
     @property
-    def kind(self):
+    def l1(self) -> float:
+        return 0.0
+
+    @property
+    def kind(self) -> str:
         return "l2" if self.l2 else "none"
 
     def shrink(self, eta):
@@ -34,8 +37,14 @@ class L1(NamedTuple):
     """l1 ||w||_1"""
 
     l1: float
-    l2 = 0.0
-    kind = "l1"
+
+    @property
+    def l2(self) -> float:
+        return 0.0
+
+    @property
+    def kind(self) -> str:
+        return "l1"
 
     def shrink(self, eta):
         return 1.0
@@ -52,7 +61,10 @@ class ElasticNet(NamedTuple):
 
     l2: float
     l1: float
-    kind = "elastic_net"
+
+    @property
+    def kind(self) -> str:
+        return "elastic_net"
 
     def shrink(self, eta):
         return 1.0 / (1.0 + eta * self.l2)
@@ -65,8 +77,6 @@ class ElasticNet(NamedTuple):
 
 
 Penalty = L2 | L1 | ElasticNet
-
-KINDS = ("l2", "l1", "elastic_net", "none")
 
 
 def make_penalty(l2: float, l1: float = 0.0) -> Penalty:

@@ -1,6 +1,6 @@
 """Step sizes and averages as terms.
 
-`schedule.rate(t)` is the step size after t units of weight have been seen. `average.mass(t)` says how a mean of iterates
+`schedule.rate(t)` is the step size after t units of weight were seen. `average.mass(t)` says how a mean of iterates
 forgets: a row of weight c keeps mass(t) / mass(t + c) of what was averaged before, so weight 0 changes nothing.
 """
 

@@ -200,11 +200,11 @@ REFUSED = [
     ("features: {hash_bits: 32}", "features.hash_bits: must be at most 31 (got 32)"),
     ("features: {hash_bits: 0}", "features.hash_bits: must be at least 1 (got 0)"),
     ("features: {dim: 4294967296}", "features.dim: must be at most 4294967295 (got 4294967296)"),
-    ("loss: hinges", "loss: must be one of hinge, squared_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
-    ("loss: squared-hinge", "loss: must be one of hinge, squared_hinge, logistic (got 'squared-hinge');"
+    ("loss: hinges", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
+    ("loss: squared-hinge", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'squared-hinge');"
                             " did you mean 'squared_hinge'?"),
-    ("loss: log", "loss: must be one of hinge, squared_hinge, logistic (got 'log'); did you mean 'logistic'?"),
-    ("loss: 5", "loss: must be one of hinge, squared_hinge, logistic (got 5)"),
+    ("loss: log", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'log'); did you mean 'logistic'?"),
+    ("loss: 5", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 5)"),
     ("penalty: {l2: 0}", "penalty.l2: must be greater than 0 (got 0)"),
     ("penalty: {C: -1}", "penalty.C: must be greater than 0 (got -1)"),
     ("penalty: {l2: small}", "penalty.l2: must be a number (got 'small')"),
@@ -282,7 +282,7 @@ def test_all_errors_at_once_in_reading_order(write):
         "conf.yaml:9: solver.passes: must be at least 1 (got 0)",
         "missing.yaml: no such file",
         "STREAMSVM__BIAS: bias.kind: must be one of penalised, free, none (got 'y')",
-        "--set loss=x: loss: must be one of hinge, squared_hinge, logistic (got 'x')",
+        "--set loss=x: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'x')",
     ]
 
 
@@ -363,7 +363,7 @@ def test_errors_are_short_and_keep_secrets(write):
     assert len(lines) == 11
     assert "hunter" not in "\n".join(lines)
     assert all(len(line) < 250 for line in lines)
-    assert "conf.yaml:1: loss: must be one of hinge, squared_hinge, logistic (got 'https://host/path')" in lines
+    assert "conf.yaml:1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'https://host/path')" in lines
 
 
 # Who wins
@@ -463,7 +463,7 @@ def test_set(text, path, expected):
         ("solver..passes=3", "--set solver..passes=3: must look like section.key=value"),
         ("solver={passes: 0}", "--set solver={passes: 0}: solver.passes: must be at least 1 (got 0)"),
         ("penalty.l2=.inf", "--set penalty.l2=.inf: penalty.l2: must be a finite number (got '.inf')"),
-        ("loss.x=1", "--set loss.x=1: loss: must be one of hinge, squared_hinge, logistic (got {'x': 1})"),
+        ("loss.x=1", "--set loss.x=1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got {'x': 1})"),
     ],
 )
 def test_set_errors(write, text, line):

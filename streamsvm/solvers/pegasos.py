@@ -75,10 +75,10 @@ class Pegasos(OnlineSolver):
         return 1 << int(self.plan.shift)
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
-        loss, (l2,), bias = self.problem
+        loss, penalty, bias = self.problem
         self._make_room(batch.features)
         arrays = self.vector, self.scalars, *self._waiting
-        return int(pegasos_pass(batch, row_order(batch, order), loss, l2, bias, self.plan, *arrays))
+        return int(pegasos_pass(batch, row_order(batch, order), loss, penalty.l2, bias, self.plan, *arrays))
 
     def finish(self) -> None:
         """Close the last, partial mini-batch."""

@@ -40,9 +40,11 @@ class Sgd(OnlineSolver):
     own_scalars = 1
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
-        loss, (l2,), bias = self.problem
-        schedule = InverseTime(l2, 1.0 / (l2 * float(self.scalars[STEP])))
-        return int(sgd_pass(batch, row_order(batch, order), loss, schedule, l2, bias, self.vector, self.scalars))
+        loss, penalty, bias = self.problem
+        schedule = InverseTime(penalty.l2, 1.0 / (penalty.l2 * float(self.scalars[STEP])))
+        return int(
+            sgd_pass(batch, row_order(batch, order), loss, schedule, penalty.l2, bias, self.vector, self.scalars)
+        )
 
     def lower_bound(self) -> float | None:
         return self._dual_value(self.scalars[ALPHAS], *self.weights())

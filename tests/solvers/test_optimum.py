@@ -56,7 +56,7 @@ def liblinear_objective(loss: str, c: float, bias: float, solution: Solution) ->
     return float(0.5 * (w @ w + ((b / bias) ** 2 if bias > 0 else 0.0)) + c * sums[loss])
 
 
-@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("loss", list(KINDS))
 @pytest.mark.parametrize("bias", list(BIASES.values()), ids=list(BIASES))
 def test_objectives_are_l2_times_liblinears(loss: str, bias: float) -> None:
     l2 = 0.03
@@ -69,7 +69,7 @@ def test_objectives_are_l2_times_liblinears(loss: str, bias: float) -> None:
         assert objective_on(problem, ROWS, (w + 0.01 * direction).astype(np.float32), b) > ours
 
 
-@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("loss", list(KINDS))
 @pytest.mark.parametrize("bias", list(BIASES.values()), ids=list(BIASES))
 @pytest.mark.parametrize(
     ("name", "options", "passes", "within"),
@@ -134,7 +134,7 @@ A9A = Path(__file__).parents[2] / "examples/data/a9a.train.svm.gz"
 
 
 @pytest.mark.skipif(not A9A.exists(), reason="the sources come without examples")
-@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("loss", list(KINDS))
 def test_real_data_lead_to_liblinears_optimum_too(loss: str) -> None:
     """The first rows of a9a, as they are read from the file."""
     rows = concatenate([batch.copy() for batch in open_stream(str(A9A), limit=4000)])
