@@ -40,6 +40,7 @@ class Passes:
     """Batches of every pass over one source. Use as a context manager: a temporary cache is removed at the end.
 
     Later passes come in random order with `mix_later`, or, when that is left open, if the first pass is shuffled.
+    With `holdout`, every so-manieth row of the source has the sign bit of its weight set, the same rows in each pass.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class Passes:
         cache: str = "auto",
         passes: int = 1,
         mix_later: bool | None = None,
+        holdout: int | None = None,
         note: Note = lambda text: None,
     ) -> None:
         self.stream = stream
         self._mix_later = stream.shuffle > 0 if mix_later is None else mix_later
+        self._holdout = holdout
         self._note = note
         self._temporary = cache == "auto"
         self._path = self._choose_path(cache, passes)
@@ -119,14 +122,22 @@ class Passes:
     def _in_order(self, number: int) -> Batches:
         stream = self.stream
         if self._cache is not None:
-            rows = self._groups(np.arange(self._cache.groups))
+            rows = self._marked(self._groups(np.arange(self._cache.groups)))
             if number > 1:
                 return rows
         elif number == 1 and self._path is not None:
-            rows = self._caching(stream.in_order())
+            rows = self._marked(self._caching(stream.in_order()))
         else:
-            rows = self._following(stream.in_order())
+            rows = self._marked(self._following(stream.in_order()))
         return stream.mixed_up(rows, mixed(stream.seed, number))
+
+    def _marked(self, batches: Batches) -> Batches:
+        """The batches, with their held-out rows marked."""
+        row = 0
+        with closing(batches):
+            for batch in batches:
+                yield marked(batch, row, self._holdout)
+                row += batch.rows
 
     # Where rows come from.
 
@@ -174,9 +185,11 @@ class Passes:
         assert self._cache is not None
         seed = mixed(self.stream.seed, number)
         groups = random_order(self._cache.groups, seed)
+        first_rows = self._cache.first_rows() if self._holdout else np.zeros(len(groups), np.int64)
         with closing(self._groups(groups)) as batches:
             for group, batch in zip(groups.tolist(), batches, strict=True):
-                yield batch, runs_in_random_order(batch.rows, mixed(seed, group))
+                rows = marked(batch, int(first_rows[group]), self._holdout)
+                yield rows, runs_in_random_order(batch.rows, mixed(seed, group))
 
     def _groups(self, order: Int64s) -> Batches:
         """Groups of the cache, loaded ahead on another thread."""
@@ -250,6 +263,16 @@ class Passes:
             raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
         self._note(f"{home}: cannot hold a cache: {reason}; every pass reads the source again (see --cache)")
         return None
+
+
+def marked(batch: Batch, first: int, every: int | None) -> Batch:
+    """The batch, whose first row has this number in the source, with every so-manieth weight negative."""
+    if not every:
+        return batch
+    weights = batch.weights.copy()
+    held = weights[every - 1 - first % every :: every]
+    np.negative(held, out=held)
+    return batch._replace(weights=weights)
 
 
 def _remove_leftovers(home: Path) -> None:

@@ -1,32 +1,24 @@
-"""The story of a training run: source -> rows -> solver -> model, and the test data after it."""
+"""The story of a training run: rows -> solver -> model, and the test data after it."""
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from streamsvm import __version__
-from streamsvm.batch import Batch
-from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from
-from streamsvm.config import DEFAULT_L2, Settings, expand, to_json_dict
+from streamsvm.batch import Float32s
+from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.evaluate import evaluate
-from streamsvm.io.compression import Limits
-from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
-from streamsvm.io.source import Source
+from streamsvm.feed import Feed, StartOver
+from streamsvm.holdout import Holdout
 from streamsvm.losses import make_loss
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress, Silent
+from streamsvm.reading import make_source, memory_for_solvers, test_stream, training_passes
 from streamsvm.solvers import OnlineSolver, make_solver
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, make_bias
-from streamsvm.stream import SHARES, Reading, Stream
-
-FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
-FIRST_ROWS = 1000  # rows after which a single class is suspicious
+from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, loss_pass, make_bias
 
 
 class Outcome(NamedTuple):
@@ -36,84 +28,85 @@ class Outcome(NamedTuple):
     result: dict[str, Any]
 
 
+class Best(NamedTuple):
+    """The weights of the pass with the smallest loss on held-out rows, and that loss and error."""
+
+    number: int
+    loss: float
+    error: float
+    weights: Float32s
+    bias: float
+
+
 def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     """Learn what the settings describe, save the model if they name a file, evaluate it if they name test data."""
     if not settings.data.train:
         raise ConfigError("there is no training data: name a file, or set data.train")
     started = time.perf_counter()
-    stream = open_training_stream(settings)
+    passes = training_passes(settings, listener.note)
     if settings.data.test:  # a typing error in its name should not be found after hours of training
-        open_test = make_source(settings, settings.data.test)
-    with Passes(
-        stream,
-        cache=settings.run.cache,
-        passes=settings.solver.passes,
-        mix_later=settings.data.shuffle != 0,
-        note=listener.note,
-    ) as passes:
+        make_source(settings, settings.data.test)
+    with passes:
         run = _Run(settings, passes, listener, started)
         run.learn()
-    model = run.model()
-    result = run.result()
+        run.measure_objective()
+    return finish(settings, run.model(), run.result())
+
+
+def finish(settings: Settings, model: Model, result: dict[str, Any]) -> Outcome:
+    """Save the model, and evaluate it on the test data."""
     if settings.output.model:
         model.save(expand(settings.output.model))
         result["model"] = settings.output.model
     if settings.data.test:
-        result["test"] = evaluate(model, test_stream(settings, open_test, model))
+        source = make_source(settings, settings.data.test)
+        result["test"] = evaluate(model, test_stream(settings, source, model))
     return Outcome(model, result)
 
 
-# Streams from settings.
+def solver_options(settings: Settings, initial: Model | None = None) -> dict[str, Any]:
+    """The solver's own settings, as its constructor takes them."""
+    options: dict[str, Any] = settings.solver.model_dump(exclude={"name", "passes", "init", "early_stop"})
+    if options.get("eta0") == "auto":
+        options["eta0"] = initial.online.get("eta0") if initial else None
+    return options
 
 
-def make_source(settings: Settings, urls: tuple[str, ...]) -> Source:
-    window = min(Limits().window, settings.run.memory // 3)
-    return Source(
-        [expand(url) for url in urls],
-        limits=Limits(window, settings.data.max_expansion),
-        max_line=settings.data.max_line,
-    )
+def make_problem(settings: Settings, loss: str, l2: float, l1: float) -> Problem:
+    return Problem(make_loss(loss), make_penalty(l2, l1), make_bias(settings.bias.kind, settings.bias.scale))
 
 
-def make_reading(settings: Settings) -> Reading:
-    threads = settings.run.threads
-    return Reading(memory=settings.run.memory, threads=0 if threads == "auto" else threads)
-
-
-def buffer_rows(settings: Settings) -> int:
-    """Rows in the shuffle buffer of the first pass."""
-    shuffle = settings.data.shuffle
-    return 0 if shuffle == "auto" else shuffle
-
-
-def open_training_stream(settings: Settings) -> Stream:
-    data, features = settings.data, settings.features
-    return Stream(
-        make_source(settings, data.train or ()),
-        Dialect(limit=features.dim or LARGEST_INDEX + 1, mask=index_mask(features.hash_bits)),
-        skip_bad=data.on_bad_row == "skip",
-        max_bad_rows=data.max_bad_rows,
-        limit=data.limit,
-        shuffle=buffer_rows(settings),
-        seed=settings.run.seed,
-        reading=make_reading(settings),
-    )
-
-
-def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:
-    """Data for a trained model: features as the model's recipe makes them, unknown ones accepted."""
-    return Stream(
-        source,
-        Dialect(labelled=labelled, mask=index_mask(model.recipe.get("hash_bits"))),
-        skip_bad=settings.data.on_bad_row == "skip",
-        max_bad_rows=settings.data.max_bad_rows,
-        limit=settings.data.limit if labelled is False else None,
-        reading=make_reading(settings),
+def make_model(
+    settings: Settings, feed: Feed, passes: Passes, solver: OnlineSolver, learned: tuple[Float32s, float]
+) -> Model:
+    """The model with what is known about how it came about; its weights are for the features as written."""
+    weights, bias = learned
+    scale = feed.scaling.factors(len(weights)) if feed.scaling is not None else None
+    return Model(
+        weights=weights if scale is None else weights * scale,
+        bias=bias,
+        classes=feed.classes.names or [-1, 1],
+        loss=settings.loss,
+        scale=scale,
+        recipe=feed.recipe(),
+        config=to_json_dict(settings),
+        provenance={
+            "streamsvm": __version__,
+            "sources": [part.shown for part in passes.stream.source.parts],
+            "examples": int(solver.scalars[SEEN]),
+            "passes": settings.solver.passes,
+            "l2": solver.problem.l2,
+            "l1": solver.problem.penalty.l1,
+            "eta0": solver.step_size,
+            "objective": None,
+            "gap": None,
+        },
+        online={"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size},
     )
 
 
 class _Run:
-    """One training run: the solver, its classes, and what is told about it."""
+    """One training run: the solver, what feeds it, and what is told about it."""
 
     def __init__(self, settings: Settings, passes: Passes, listener: Listener, started: float) -> None:
         self.settings = settings
@@ -121,152 +114,120 @@ class _Run:
         self.listener = listener
         self.started = started
         self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-        self.classes = self._classes()
-        self.rows = settings.data.rows
-        self._prepare()
-        self.solver = self._solver()
-        self.features = 0
-        self.bytes = 0
+        self.memory = memory_for_solvers(settings)
+        self.feed = Feed(settings, passes, listener.note, self.initial, self.memory)
+        self.solver = self._new_solver()
+        self.holdout = Holdout([self.solver.problem.loss])
+        self.best: Best | None = None
+        self.passes_done = 0
+        self.objective: float | None = None
         self._told = False
 
-    # Before the first row.
-
-    def _classes(self) -> ClassMap:
-        declared = self.settings.data.classes
-        if self.initial is not None:
-            if declared and list(declared) != self.initial.classes:
-                raise ConfigError(f"data.classes differ from those of the initial model: {self.initial.classes}")
-            return self.initial.class_map()
-        if declared and len(declared) > 2:
-            raise ConfigError(_two_only(len(declared)))
-        return ClassMap(list(declared)) if declared else ClassMap()
-
-    def _prepare(self) -> None:
-        """Find out from the cache what must be known before the first step."""
-        if self.settings.penalty.C is not None and self.rows is None:
-            if not self.passes.will_cache:
-                raise ConfigError(
-                    "penalty.C needs the number of rows: set data.rows, keep a cache (--cache PATH), or use --l2"
-                )
-            if not self.passes.cached:
-                self.listener.note("reading the data once to count its rows, because C depends on their number")
-            self.passes.fill()
-        if self.passes.cached:
-            self._ask_cache()
-
-    def _ask_cache(self) -> None:
-        """What a complete cache knows: the number of rows, and the classes if they are still open."""
-        rows, labels = self.passes.summary()
-        if self.rows is None:
-            self.rows = rows
-        if not self.classes.open:
-            return
-        names = classes_from(labels)
-        if len(names) > 2:
-            raise DataError(_two_only(len(names), names))
-        if len(names) == 2:
-            self.classes = ClassMap(names)
-
-    def _l2(self) -> float:
-        penalty = self.settings.penalty
-        if penalty.C is not None:
-            return 1.0 / (penalty.C * (self.rows or 1))
-        return penalty.l2 if penalty.l2 is not None else DEFAULT_L2
-
-    def _solver(self) -> OnlineSolver:
+    def _new_solver(self) -> OnlineSolver:
         settings = self.settings
-        bias = make_bias(settings.bias.kind, settings.bias.scale)
-        problem = Problem(make_loss(settings.loss), make_penalty(self._l2()), bias)
-        features = settings.features
-        options: dict[str, Any] = settings.solver.model_dump(exclude={"name", "passes", "init"})
-        if "eta0" in options:
-            eta0 = options["eta0"]
-            if eta0 == "auto":
-                eta0 = self.initial.online.get("eta0") if self.initial else None
-            options["eta0"] = eta0
-        shares = 2 if buffer_rows(settings) else 1
-        memory = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
-        dim = features.dim or (1 << features.hash_bits if features.hash_bits else 0)
-        solver = make_solver(settings.solver.name, problem, dim=dim, memory=max(memory, 1 << 20), **options)
+        problem = make_problem(settings, settings.loss, self.feed.l2(), settings.penalty.l1 or 0.0)
+        options = solver_options(settings, self.initial)
+        memory = self._share(make_solver(settings.solver.name, problem, **options).bytes_for(1))
+        solver = make_solver(settings.solver.name, problem, dim=settings.features.given_width, memory=memory, **options)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver
 
-    def _continue_from(self, model: Model, solver: OnlineSolver) -> None:
-        if model.recipe != self._recipe():
-            raise ModelError(
-                f"the initial model has features {model.recipe}, this run has {self._recipe()}; they must agree"
-            )
-        solver.start_from(model.weights, model.bias)
-        solver.scalars[T] = float(model.online.get("t", 0.0))
+    def _share(self, solver_bytes: int) -> int:
+        """The solver's part of the memory, when other things have as many entries as it has weights."""
+        others = self.feed.scaling.bytes_for(1) if self.feed.scaling is not None else 0
+        others += 4 if self.settings.solver.early_stop else 0
+        return self.memory * solver_bytes // (solver_bytes + others)
 
-    def _recipe(self) -> dict[str, Any]:
-        features = self.settings.features
-        return {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim}
+    def _continue_from(self, model: Model, solver: OnlineSolver) -> None:
+        if model.recipe != self.feed.recipe():
+            raise ModelError(
+                f"the initial model has features {model.recipe}, this run has {self.feed.recipe()}; they must agree"
+            )
+        solver.start_from(model.learned_weights(), model.bias)
+        solver.scalars[T] = float(model.online.get("t", 0.0))
 
     # The passes.
 
     def learn(self) -> None:
-        number, last = 1, self.settings.solver.passes
-        while number <= last:
-            if self._pass(number):
+        number = 1
+        while number <= self.settings.solver.passes and not self._stalled():
+            try:
+                self._pass(number)
                 number += 1
-            else:  # the cache is full now, and knows all classes
-                self.passes.fill()
-                self._ask_cache()
-                self.solver = self._solver()
-                self.features = self.bytes = 0
+            except StartOver:  # the cache is full now, and knows all classes
+                self.solver = self._new_solver()
                 self._told = False
         self.solver.finish()
         self._report_bad_rows()
         if self.solver.scalars[SEEN] == 0:
             raise DataError("there is no row to learn from")
 
-    def _place(self, row: int) -> str:
-        """Where row `row` of the pass was read, as well as that can be told."""
-        origin = self.passes.stream.tally.origin
-        if not origin.url:
-            return f"row {row}"
-        return f"{origin.url}: before line {origin.line}, row {row}"
-
-    def _pass(self, number: int) -> bool:
-        """Learn every row of a pass; False when it must be done again, because there are other classes."""
+    def _pass(self, number: int) -> None:
         solver = self.solver
-        rows = 0
         solver.begin_pass(number)
-        watch = _FirstRows(self.listener.note, buffer_rows(self.settings)) if number == 1 else None
-        from_cache = self.passes.cached
-        before = self.bytes
-        with closing(self.passes.visits(number)) as visits:
-            for batch, order in visits:
+        self.holdout.begin_pass()
+        with closing(self.feed.visits(number)) as visits:
+            for batch, order, held in visits:
                 try:
-                    coded = self.classes.encode(batch)
-                except UndeclaredClassError as error:
-                    if number > 1 or not self.classes.open or not self.passes.will_cache:
-                        raise DataError(f"{self._place(rows + error.row + 1)}: {error}") from error
-                    self.listener.note(
-                        f"found label {error.label:g}: reading on to find all classes, then starting over"
-                    )
-                    for _ in visits:
-                        pass
-                    return False
-                if watch is not None:
-                    watch.look(coded)
-                try:
-                    solver.learn(coded, order)
+                    if held is None:
+                        solver.learn(batch, order)
+                    else:
+                        for piece in self.holdout.pieces(batch, order, held):
+                            solver.learn(*piece)
+                            if self.holdout.full:
+                                self.holdout.measure([solver.weights()])
                 except DivergedError as error:
                     raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
-                rows += coded.rows
                 self._tell_step_size()
-                self.features += coded.features
-                read = self.passes.stream.tally.bytes
-                self.bytes = self.bytes + 8 * coded.features if from_cache else before + read
                 self.listener.progress(self._progress(number))
         solver.end_pass()
+        self.passes_done = number
         self._tell_step_size()
-        if watch is not None:
-            watch.end()
+        self._look_at_held_out(number)
+
+    def _look_at_held_out(self, number: int) -> None:
+        if not self.settings.data.holdout:
+            return
+        self.holdout.measure([self.solver.weights()])
+        loss, error = self.holdout.figures()
+        if loss is None or error is None:
+            self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
+            return
+        self.listener.note(
+            f"pass {number}: loss {loss:.5f}, error {100 * error:.2f} % on {self.holdout.examples:,} held-out rows"
+        )
+        if self.best is None or loss < self.best.loss or not self.settings.solver.early_stop:
+            kept = self.solver.weights() if self.settings.solver.early_stop else (self.solver.vector[:0], 0.0)
+            self.best = Best(number, loss, error, *kept)
+
+    def _stalled(self) -> bool:
+        patience = self.settings.solver.early_stop
+        if not patience or self.best is None or self.passes_done - self.best.number < patience:
+            return False
+        self.listener.note(
+            f"stopped after pass {self.passes_done}: the loss on held-out rows was least in pass {self.best.number}, "
+            "whose weights are kept"
+        )
         return True
+
+    def measure_objective(self) -> None:
+        """The objective over all rows that were learned, if asked for: one more reading."""
+        if not self.settings.run.objective:
+            return
+        if not self.feed.fixed_weights:
+            self.listener.note("warning: no objective: with running class weights a row has no fixed weight")
+            return
+        weights, bias = self._weights()
+        total = weight = 0.0
+        with closing(self.feed.visits(self.passes_done + 1)) as visits:
+            for batch, _, held in visits:
+                rows = batch if held is None else batch._replace(weights=batch.weights * ~held)
+                loss, c, _ = loss_pass(rows, self.solver.problem.loss, weights, bias)
+                total, weight = total + loss, weight + c
+        self.objective = self.solver.problem.objective(weights, bias, total / weight)
+
+    # What is told.
 
     def _tell_step_size(self) -> None:
         if not self._told and self.solver.step_size is not None:
@@ -282,8 +243,8 @@ class _Run:
             pass_number=number,
             passes=self.settings.solver.passes,
             examples=int(scalars[SEEN]),
-            bytes=self.bytes,
-            features=self.features,
+            bytes=self.feed.bytes,
+            features=self.feed.features,
             loss=float(scalars[LOSS]) / weight if weight else None,
             error=float(scalars[WRONG]) / weight if weight else None,
             weight=weight,
@@ -294,89 +255,60 @@ class _Run:
     def _report_bad_rows(self) -> None:
         tally = self.passes.stream.tally
         if tally.bad_rows:
-            shown = "; ".join(tally.faults)
-            self.listener.note(f"skipped {tally.bad_rows} malformed rows: {shown}")
+            self.listener.note(f"skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}")
 
     # After the last row.
 
+    def _weights(self) -> tuple[Float32s, float]:
+        if self.best is not None and self.settings.solver.early_stop:
+            return self.best.weights, self.best.bias
+        return self.solver.weights()
+
+    def _bound(self) -> float | None:
+        """The lower bound of the objective that some solvers know after whole passes."""
+        return self.solver.lower_bound() if self.feed.fixed_weights else None
+
+    def _gap(self) -> float | None:
+        bound = self._bound()
+        if bound is None or self.objective is None:
+            return None
+        return (self.objective - bound) / self.objective if self.objective > 0.0 else 0.0
+
     def model(self) -> Model:
-        weights, bias = self.solver.weights()
-        stream = self.passes.stream
-        return Model(
-            weights=weights,
-            bias=bias,
-            classes=self.classes.names or [-1, 1],
-            loss=self.settings.loss,
-            recipe=self._recipe(),
-            config=to_json_dict(self.settings),
-            provenance={
-                "streamsvm": __version__,
-                "sources": [part.shown for part in stream.source.parts],
-                "examples": int(self.solver.scalars[SEEN]),
-                "passes": self.settings.solver.passes,
-                "l2": self.solver.problem.l2,
-                "eta0": self.solver.step_size,
-                "objective": None,
-                "gap": None,
-            },
-            online={"solver": self.solver.name, "t": float(self.solver.scalars[T]), "eta0": self.solver.step_size},
-        )
+        model = make_model(self.settings, self.feed, self.passes, self.solver, self._weights())
+        model.provenance |= {"passes": self.passes_done, "objective": self.objective, "gap": self._gap()}
+        return model
 
     def result(self) -> dict[str, Any]:
-        final = self._progress(self.settings.solver.passes)
+        final = self._progress(self.passes_done)
         return {
             "examples": final.examples,
-            "passes": final.passes,
+            "passes": self.passes_done,
             "features": final.features,
             "dim": self.solver.width,
             "seconds": final.seconds,
             "loss": final.loss,
             "error": final.error,
-            "objective": None,
-            "dual": None,
-            "gap": None,
+            "objective": self.objective,
+            "dual": self._bound(),
+            "gap": self._gap(),
             "solver": self.solver.name,
             "l2": self.solver.problem.l2,
+            "l1": self.solver.problem.penalty.l1,
             "eta0": self.solver.step_size,
+            "zeros": int((self._weights()[0] == 0.0).sum()) if self.solver.problem.penalty.l1 else None,
+            "holdout": self._held_out(),
             "bad_rows": self.passes.stream.tally.bad_rows,
             "model": None,
         }
 
-
-def _two_only(count: int, names: list[Any] | None = None) -> str:
-    shown = f" ({', '.join(map(str, names[:5]))}{', ...' if len(names) > 5 else ''})" if names else ""
-    return f"{count} classes{shown}: only two classes can be learned by this version"
-
-
-class _FirstRows:
-    """Notices data sorted by class, which ruins online learning."""
-
-    def __init__(self, note: Callable[[str], None], shuffle: int) -> None:
-        self._note = note
-        self._shuffle = shuffle
-        self._seen = 0
-        self._code: float | None = None
-        self._done = False
-
-    def look(self, batch: Batch) -> None:
-        if self._done:
-            return
-        labels = batch.labels[: FIRST_ROWS - self._seen]
-        if self._code is None and len(labels):
-            self._code = float(labels[0])
-        if not bool(np.all(labels == self._code)):
-            self._done = True
-            return
-        self._seen += len(labels)
-        if self._seen >= FIRST_ROWS:
-            self._warn(f"the first {self._seen} rows")
-
-    def end(self) -> None:
-        if not self._done and self._seen > 1:
-            self._warn(f"all {self._seen} rows", hopeless=True)
-
-    def _warn(self, which: str, *, hopeless: bool = False) -> None:
-        self._done = True
-        remedy = "a larger --shuffle" if self._shuffle else "--shuffle 100000 (data.shuffle)"
-        advice = "there is nothing to tell apart" if hopeless else f"if the data is sorted by class, use {remedy}"
-        self._note(f"warning: {which} have one class; {advice}")
+    def _held_out(self) -> dict[str, Any] | None:
+        if self.best is None:
+            return None
+        return {
+            "every": self.settings.data.holdout,
+            "examples": self.holdout.examples,
+            "loss": self.best.loss,
+            "error": self.best.error,
+            "pass": self.best.number,
+        }

@@ -363,7 +363,10 @@ def test_errors_are_short_and_keep_secrets(write):
     assert len(lines) == 11
     assert "hunter" not in "\n".join(lines)
     assert all(len(line) < 250 for line in lines)
-    assert "conf.yaml:1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'https://host/path')" in lines
+    assert (
+        "conf.yaml:1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'https://host/path')"
+        in lines
+    )
 
 
 # Who wins
@@ -463,7 +466,10 @@ def test_set(text, path, expected):
         ("solver..passes=3", "--set solver..passes=3: must look like section.key=value"),
         ("solver={passes: 0}", "--set solver={passes: 0}: solver.passes: must be at least 1 (got 0)"),
         ("penalty.l2=.inf", "--set penalty.l2=.inf: penalty.l2: must be a finite number (got '.inf')"),
-        ("loss.x=1", "--set loss.x=1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got {'x': 1})"),
+        (
+            "loss.x=1",
+            "--set loss.x=1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got {'x': 1})",
+        ),
     ],
 )
 def test_set_errors(write, text, line):

@@ -9,16 +9,19 @@ import typer
 
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
+from streamsvm.cli.flags import FLAGS, TUNE_FLAGS, complete, settings_from, with_flags
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
     from streamsvm.model import Model
+    from streamsvm.training import Outcome
 
 SHORTEST = """\
 streamsvm trains linear support vector machines on data that does not fit in memory.
 
   streamsvm train data.svm.gz -o model.safetensors       learn from LIBSVM text, in one pass
+  streamsvm tune data.svm.gz -o model.safetensors        learn with many penalties at once, keep the best
   streamsvm evaluate model.safetensors test.svm.gz       how good it is
   streamsvm predict model.safetensors new.svm            one label a line
 
@@ -50,165 +53,114 @@ def start(
         typer.echo(SHORTEST)
 
 
-def _complete(*words: str) -> Any:
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return complete
-
-
-# Flags of `train` and the settings they stand for.
-FLAGS = {
-    "output": "output.model",
-    "solver": "solver.name",
-    "loss": "loss",
-    "l2": "penalty.l2",
-    "c": "penalty.C",
-    "passes": "solver.passes",
-    "eta0": "solver.eta0",
-    "init": "solver.init",
-    "test": "data.test",
-    "format": "data.format",
-    "classes": "data.classes",
-    "shuffle": "data.shuffle",
-    "limit": "data.limit",
-    "on_bad_row": "data.on_bad_row",
-    "hash_bits": "features.hash_bits",
-    "dim": "features.dim",
-    "bias": "bias.kind",
-    "memory": "run.memory",
-    "threads": "run.threads",
-    "seed": "run.seed",
-    "cache": "run.cache",
-}
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-Memory = Annotated[str | None, typer.Option(help="Ceiling for memory, such as 256MB or 2GB. [default: 1GB]")]
-Threads = Annotated[str | None, typer.Option(help="Threads that parse. [default: one for each core]")]
-Format = Annotated[str | None, typer.Option(help="auto or libsvm.", autocompletion=_complete("auto", "libsvm"))]
-OnBadRow = Annotated[
-    str | None, typer.Option(help="raise or skip malformed rows.", autocompletion=_complete("raise", "skip"))
-]
+Memory = Annotated[str | None, typer.Option(help=FLAGS["memory"].help)]
+Threads = Annotated[str | None, typer.Option(help=FLAGS["threads"].help)]
+Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete("auto", "libsvm"))]
+OnBadRow = Annotated[str | None, typer.Option(help=FLAGS["on_bad_row"].help, autocompletion=complete("raise", "skip"))]
 Sources = Annotated[list[str], typer.Argument(help="Paths, globs, directories, urls, or - for standard input.")]
 ModelFile = Annotated[str, typer.Argument(help="A model file.")]
+Inputs = Annotated[
+    list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="Any setting, as in --set data.max_line=64MB; may be repeated.")
+]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the settings and exit.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
 
 
 @app.command(
     epilog="Example: streamsvm train 'data/part-*.svm.gz' -o model.safetensors --test test.svm.gz --passes 5",
 )
+@with_flags(FLAGS)
 def train(
-    inputs: Annotated[
-        list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
-    ],
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Where to write the model. [default: model.safetensors]")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(help="asgd, sgd or pegasos. [default: asgd]", autocompletion=_complete("asgd", "sgd", "pegasos")),
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="squared_hinge, hinge, smoothed_hinge or logistic. [default: squared_hinge]",
-            autocompletion=_complete("squared_hinge", "hinge", "smoothed_hinge", "logistic"),
-        ),
-    ] = None,
-    l2: Annotated[str | None, typer.Option(help="Penalty against the mean loss. [default: 1e-6]")] = None,
-    c: Annotated[
-        str | None, typer.Option("--C", help="LIBLINEAR's scale of the penalty, instead of --l2: l2 = 1/(C rows).")
-    ] = None,
-    passes: Annotated[str | None, typer.Option(help="Sweeps over the data. [default: 1]")] = None,
-    eta0: Annotated[str | None, typer.Option(help="First step size. [default: chosen on the first rows]")] = None,
-    init: Annotated[str | None, typer.Option(help="Model to continue from.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="Data to evaluate on afterwards; may be repeated.")] = None,
-    format: Format = None,
-    classes: Annotated[str | None, typer.Option(help="The class labels, such as 1,2; the first is negative.")] = None,
-    shuffle: Annotated[
-        str | None,
-        typer.Option(help="Rows in a seeded shuffle buffer; 0 keeps the order in all passes. [default: auto]"),
-    ] = None,
-    limit: Annotated[str | None, typer.Option(help="Only the first N rows.")] = None,
-    on_bad_row: OnBadRow = None,
-    hash_bits: Annotated[str | None, typer.Option(help="Fold indices into 2^N weights.")] = None,
-    dim: Annotated[str | None, typer.Option(help="Number of weights. [default: grows with the data]")] = None,
-    bias: Annotated[
-        str | None,
-        typer.Option(
-            help="penalised, free or none. [default: penalised]",
-            autocompletion=_complete("penalised", "free", "none"),
-        ),
-    ] = None,
-    memory: Memory = None,
-    threads: Threads = None,
-    seed: Annotated[str | None, typer.Option(help="Seed of the shuffling. [default: 0]")] = None,
-    cache: Annotated[
-        str | None, typer.Option(help="Parsed rows for later passes: auto, off, or a path to keep them at.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, as in --set data.max_line=64MB; may be repeated.")
-    ] = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings and exit.")] = False,
+    inputs: Inputs,
+    given: dict[str, Any],
+    objective: Annotated[
+        bool, typer.Option("--objective", help="Read the data once more for the objective, and a gap if one is known.")
+    ] = False,
+    sets: Sets = None,
+    print_config: PrintConfig = False,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
-    given = {name: value for name, value in locals().items() if name in FLAGS and value is not None}
+    sets = [*(sets or []), *(["run.objective=true"] if objective else [])]
+    settings = settings_from(inputs, given, sets, FLAGS)
+    if _printed(settings, print_config, quiet, without="tune"):
+        return
+    from streamsvm.cli.show import summary
+    from streamsvm.training import train as run
+
+    outcome = _listened(run, settings, as_json=as_json, quiet=quiet)
+    if as_json:
+        print(json.dumps(outcome.result))
+    else:
+        print(summary(outcome.result, _model_text(outcome)))
+
+
+@app.command(
+    epilog="Example: streamsvm tune data.svm.gz --l2 1e-8..1e-3 --passes 3 -o best.safetensors",
+)
+@with_flags(TUNE_FLAGS)
+def tune(
+    inputs: Inputs,
+    given: dict[str, Any],
+    sets: Sets = None,
+    print_config: PrintConfig = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train many penalties (and solvers, and losses) side by side in one reading of the data, and keep the best."""
+    settings = settings_from(inputs, given, sets or [], TUNE_FLAGS)
+    if _printed(settings, print_config, quiet, without="penalty"):
+        return
+    from streamsvm.cli.show import tune_summary
+    from streamsvm.tuning import tune as run
+
+    outcome = _listened(run, settings, as_json=as_json, quiet=quiet)
+    if as_json:
+        print(json.dumps(outcome.result))
+    else:
+        print(tune_summary(outcome.result, _model_text(outcome)))
+
+
+def _printed(settings: "Settings", print_config: bool, quiet: bool, *, without: str) -> bool:
+    """Show the settings, all of them on demand, or in short before a run; True when that is all."""
     from streamsvm.config import summary_lines, to_yaml
 
-    settings = settings_from(inputs, given, sets or [])
     if print_config:
         typer.echo(to_yaml(settings), nl=False)
-        return
+        return True
     if not settings.data.train:
         raise ConfigError("there is no training data: name a file, or set data.train in the config")
-    from streamsvm.cli.show import listener_for, summary
-
     if not quiet:
-        print("\n".join(f"# {line}" for line in summary_lines(settings)), file=sys.stderr, flush=True)
+        print("\n".join(f"# {line}" for line in summary_lines(settings, without)), file=sys.stderr, flush=True)
     _say_if_compiling(quiet)
-    from streamsvm.training import train as run
+    return False
+
+
+def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> "Outcome":
+    """Run with a display that is put away however the run ends."""
+    from streamsvm.cli.show import listener_for
 
     listener = listener_for(as_json=as_json, quiet=quiet)
     try:
-        outcome = run(settings, listener)
+        outcome: Outcome = run(settings, listener)
         listener.end()
+        return outcome
     except KeyboardInterrupt:
         listener.close()
         print("streamsvm: interrupted; no model was written", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         listener.close()
-    if as_json:
-        print(json.dumps(outcome.result))
-    else:
-        where = outcome.result["model"] or "not saved"
-        model = f"{where} ({outcome.model.dim:,} weights, classes {_class_names(outcome.model)})"
-        print(summary(outcome.result, model))
 
 
-def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str]) -> "Settings":
-    """Settings from config files, data files and flags."""
-    from streamsvm.config import load_settings
-
-    files = [name for name in inputs if name.lower().endswith((".yaml", ".yml"))]
-    data = [name for name in inputs if name not in files]
-    overrides: dict[str, object] = {FLAGS[name]: value for name, value in given.items()}
-    if "data.classes" in overrides:
-        overrides["data.classes"] = [_number_or_text(name) for name in str(overrides["data.classes"]).split(",")]
-    if data:
-        overrides["data.train"] = data
-    flags = {FLAGS[name]: "--" + ("C" if name == "c" else name.replace("_", "-")) for name in FLAGS}
-    return load_settings(files, overrides=overrides, flags=flags, sets=sets)
-
-
-def _number_or_text(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text.strip()
+def _model_text(outcome: "Outcome") -> str:
+    where = outcome.result["model"] or "not saved"
+    return f"{where} ({outcome.model.dim:,} weights, classes {_class_names(outcome.model)})"
 
 
 def _say_if_compiling(quiet: bool = False) -> None:
@@ -246,7 +198,7 @@ def predict(
     from streamsvm.config import expand
     from streamsvm.io.files import written_atomically
     from streamsvm.model import load_model
-    from streamsvm.training import make_source, test_stream
+    from streamsvm.reading import make_source, test_stream
 
     model = load_model(expand(model_file))
     if probabilities and model.loss != "logistic":
@@ -289,7 +241,7 @@ def evaluate(
     from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
     from streamsvm.model import load_model
-    from streamsvm.training import make_source, test_stream
+    from streamsvm.reading import make_source, test_stream
 
     model = load_model(expand(model_file))
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model)
@@ -314,7 +266,7 @@ def _reading_settings(
     format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None
 ) -> "Settings":
     given = {"format": format, "on_bad_row": on_bad_row, "memory": memory, "threads": threads}
-    return settings_from([], {name: value for name, value in given.items() if value is not None}, [])
+    return settings_from([], {name: value for name, value in given.items() if value is not None}, [], FLAGS)
 
 
 @app.command(epilog="Example: streamsvm inspect model.safetensors --top 20")

@@ -204,6 +204,64 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         lines.append(
             f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % (rows predicted, then learned)"
         )
+    if result["holdout"]:
+        held = result["holdout"]
+        lines.append(
+            f"held out loss {held['loss']:.5f}, error {100 * held['error']:.2f} % on every {ordinal(held['every'])} row, "
+            f"{held['examples']:,} in all, after pass {held['pass']}"
+        )
+    if result["objective"] is not None or result["dual"] is not None:
+        lines.append("optimum  " + certificate(result))
+    if result["zeros"] is not None:
+        lines.append(f"weights  {result['zeros']:,} of {result['dim']:,} are exactly zero")
+    if result.get("test"):
+        lines.append("test     " + metrics_line(result["test"]))
+    lines.append(f"model    {model_text}")
+    return "\n".join(lines)
+
+
+def certificate(result: dict[str, Any]) -> str:
+    """What is known of the distance from the optimum."""
+    objective, dual, gap = result["objective"], result["dual"], result["gap"]
+    if objective is None:
+        return f"no weights have an objective below {dual:.6g} (--objective tells how far these are)"
+    if dual is None:
+        return f"objective {objective:.6g}; no bound is known for this solver and loss"
+    return f"objective {objective:.6g}, proven to be at most {100 * max(gap, 0.0):.2g} % above the least possible"
+
+
+def ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
+def tune_summary(result: dict[str, Any], model_text: str) -> str:
+    """The candidates as a table, and what to do with the best."""
+    rows = result["candidates"]
+    shown = [("l2", "{:.3g}"), ("eta0", "{:.3g}"), ("passes", "{}"), ("loss", "{:.5f}"), ("error", "{:.2%}")]
+    shown += [("held_out_loss", "{:.5f}"), ("held_out_error", "{:.2%}")]
+    if any(row["l1"] for row in rows):
+        shown.insert(1, ("l1", "{:.3g}"))
+    for key in ("loss_kind", "solver"):
+        if len({row[key] for row in rows}) > 1:
+            shown.insert(0, (key, "{}"))
+    titles = {"loss_kind": "loss kind", "held_out_loss": "held-out loss", "held_out_error": "held-out error"}
+    cells = [[titles.get(key, key) for key, _ in shown]]
+    cells += [[form.format(row[key]) if row[key] is not None else "-" for key, form in shown] for row in rows]
+    widths = [max(len(line[k]) for line in cells) for k in range(len(shown))]
+    marks = ["  ", *("* " if row["best"] else "  " for row in rows)]
+    table = [
+        mark + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))
+        for mark, line in zip(marks, cells, strict=True)
+    ]
+    l1 = f" --l1 {result['l1']:.3g}" if result["l1"] else ""
+    best = f"--solver {result['solver']} --loss {result['loss_kind']} --l2 {result['l2']:.3g}{l1}"
+    lines = [
+        *table,
+        f"tuned    {result['examples']:,} examples, {len(rows)} candidates, {result['seconds']:.2f} s",
+        f"best     {best}  (least {result['by']} on every {ordinal(result['holdout'])} row, "
+        f"{result['held_out_examples']:,} held out)",
+    ]
     if result.get("test"):
         lines.append("test     " + metrics_line(result["test"]))
     lines.append(f"model    {model_text}")

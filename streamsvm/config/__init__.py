@@ -9,23 +9,23 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
+from streamsvm.config.kinds import SIZE
 from streamsvm.config.layers import collect, place_of
 from streamsvm.config.schema import (
     DEFAULT_L2,
     SHAPE,
-    SIZE,
     BiasSettings,
     DataSettings,
     FeatureSettings,
     OutputSettings,
     PenaltySettings,
     RunSettings,
-    Section,
     Settings,
-    SolverSettings,
+    TuneSettings,
     check,
     schema,
 )
+from streamsvm.config.solvers import SOLVER_SETTINGS, Section, SolverSettings
 from streamsvm.config.wording import expand, format_size, parse_size
 from streamsvm.config.yaml_text import Problems, dump, plain
 from streamsvm.io.urls import redact_url
@@ -38,8 +38,10 @@ __all__ = [
     "OutputSettings",
     "PenaltySettings",
     "RunSettings",
+    "SOLVER_SETTINGS",
     "Settings",
     "SolverSettings",
+    "TuneSettings",
     "expand",
     "format_size",
     "load_settings",
@@ -87,10 +89,12 @@ def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
     return dump(changed) if changed else "# every setting has its default value\n"
 
 
-def summary_lines(settings: Settings) -> list[str]:
+def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
     """The settings in a few lines of YAML, a section a line, without what is not set: what a run prints first."""
     lines = []
     for key, value in _tree(settings).items():
+        if key == without:
+            continue
         if isinstance(value, dict):
             value = {name: given for name, given in value.items() if given is not None}
             if key == "penalty" and settings.penalty.is_default:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.batch import Batch
+from streamsvm.batch import Batch, Int64s
 from streamsvm.errors import DataError, ModelError
 from streamsvm.io.files import sync_directory
 from streamsvm.io.urls import reason
@@ -194,6 +194,11 @@ class Cache:
     @property
     def groups(self) -> int:
         return int(self._reader.num_record_batches)
+
+    def first_rows(self) -> Int64s:
+        """The number, in the source, of the first row of each group."""
+        rows = [self._reader.get_batch(number).num_rows for number in range(self.groups)]
+        return np.cumsum([0, *rows[:-1]], dtype=np.int64)
 
     def group(self, number: int) -> Batch:
         """A group as a batch that shares the file's pages; its first use checks what kernels rely on."""

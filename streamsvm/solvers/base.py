@@ -130,10 +130,9 @@ class OnlineSolver(ABC):
         if self._trial is None:
             self._learn(batch, order)
             return
-        assert order is None, "a step size is chosen in the first pass"
         self._reserve(batch.width)
-        self._trial.append(weighty(batch))
-        self.scalars[SEEN] += batch.rows - self._trial[-1].rows
+        self._trial.append(weighty(batch, row_order(batch, order)))
+        self.scalars[SEEN] += (batch.rows if order is None else len(order)) - self._trial[-1].rows
         if (
             sum(kept.rows for kept in self._trial) >= TRIAL_ROWS
             or sum(kept.features for kept in self._trial) >= TRIAL_FEATURES
@@ -188,7 +187,7 @@ class OnlineSolver(ABC):
         bad = self.run(batch, order)
         if bad >= 0:
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
-        self.scalars[SEEN] += batch.rows
+        self.scalars[SEEN] += batch.rows if order is None else len(order)
 
     def _diverged(self, row: int) -> None:
         eta = self.step_size or 1.0 / (self.problem.l2 * max(1.0, self.scalars[T]))
@@ -291,18 +290,13 @@ def row_order(batch: Batch, order: Int64s | None) -> Int64s:
     return _ORDERS[0][: batch.rows]
 
 
-def weighty(batch: Batch) -> Batch:
-    """A copy without the rows of weight 0: nothing may depend on them, the choice of a step size neither."""
-    batch = batch.copy()
-    kept = batch.weights != 0.0
-    if kept.all():
-        return batch
-    lengths = np.diff(batch.indptr)
-    inside = np.repeat(kept, lengths)
-    ends = np.cumsum(lengths[kept])
-    return Batch(
-        np.append(0, ends), batch.indices[inside], batch.values[inside], batch.labels[kept], batch.weights[kept]
-    )
+def weighty(batch: Batch, order: Int64s) -> Batch:
+    """A copy in the order given, without rows of weight 0: the choice of a step size must not depend on them."""
+    rows = order[batch.weights[order] != 0.0]
+    lengths = np.diff(batch.indptr)[rows]
+    indptr = np.append(0, np.cumsum(lengths))
+    inside = np.arange(indptr[-1]) + np.repeat(batch.indptr[:-1][rows] - indptr[:-1], lengths)
+    return Batch(indptr, batch.indices[inside], batch.values[inside], batch.labels[rows], batch.weights[rows])
 
 
 def compact(rows: Batch) -> Batch:
@@ -313,7 +307,7 @@ def compact(rows: Batch) -> Batch:
 
 
 def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: float) -> float:
-    total, weight = loss_pass(rows, problem.loss, weights, bias)
+    total, weight, _ = loss_pass(rows, problem.loss, weights, bias)
     value = problem.objective(weights, bias, total / max(weight, 1e-300))
     return value if np.isfinite(value) else float("inf")
 
@@ -329,12 +323,14 @@ def mean_norm2(batch):
 
 @kernel
 def loss_pass(batch, loss, vector, bias):
-    """Weighted sum of losses, and the sum of weights."""
+    """Weighted sum of losses, the sum of weights, and that of rows on the wrong side."""
     indptr, indices, values, labels, weights = batch
-    total = 0.0
-    weight = 0.0
+    total = weight = wrong = 0.0
     for i in range(len(labels)):
+        label = 2.0 * labels[i] - 1.0
         score = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
-        total += weights[i] * loss.value(score, 2.0 * labels[i] - 1.0)
+        total += weights[i] * loss.value(score, label)
         weight += weights[i]
-    return total, weight
+        if (score > 0.0) != (label > 0.0):
+            wrong += weights[i]
+    return total, weight, wrong

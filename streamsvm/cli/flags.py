@@ -1,0 +1,137 @@
+"""Flags that are settings: one table, from which `train` and `tune` take their options."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from streamsvm.config import Settings
+
+SOLVERS = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
+LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
+
+
+class Flag(NamedTuple):
+    """A flag, the setting it stands for, and what its help says."""
+
+    setting: str
+    help: str
+    words: tuple[str, ...] = ()  # what tab completion offers
+    spelled: tuple[str, ...] = ()  # if it is not --name
+    repeated: bool = False
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        option = typer.Option(
+            *(self.spelled or (f"--{name.replace('_', '-')}",)),
+            help=self.help,
+            autocompletion=complete(*self.words) if self.words else None,
+        )
+        kind = Annotated[list[str] | None if self.repeated else str | None, option]  # type: ignore[valid-type]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def complete(*words: str) -> Any:
+    def offer(incomplete: str) -> list[str]:
+        """The words that begin like this; in a list, after the last comma."""
+        done, comma, last = incomplete.rpartition(",")
+        return [done + comma + word for word in words if word.startswith(last)]
+
+    return offer
+
+
+FLAGS = {
+    "output": Flag(
+        "output.model", "Where to write the model. [default: model.safetensors]", spelled=("--output", "-o")
+    ),
+    "solver": Flag("solver.name", f"{', '.join(SOLVERS)}. [default: asgd]", SOLVERS),
+    "loss": Flag("loss", f"{', '.join(LOSSES)}. [default: squared_hinge]", LOSSES),
+    "l2": Flag("penalty.l2", "Penalty against the mean loss. [default: 1e-6]"),
+    "c": Flag(
+        "penalty.C", "LIBLINEAR's scale of the penalty, instead of --l2: l2 = 1/(C rows).", spelled=("--C",)
+    ),
+    "l1": Flag("penalty.l1", "Penalty that makes weights exactly zero (folos, adagrad, ftrl)."),
+    "passes": Flag("solver.passes", "Sweeps over the data. [default: 1]"),
+    "eta0": Flag("solver.eta0", "First step size. [default: chosen on the first rows]"),
+    "init": Flag("solver.init", "Model to continue from."),
+    "test": Flag("data.test", "Data to evaluate on afterwards; may be repeated.", repeated=True),
+    "format": Flag("data.format", "auto or libsvm.", ("auto", "libsvm")),
+    "classes": Flag("data.classes", "The class labels, such as 1,2; the first is negative."),
+    "class_weights": Flag("data.class_weights", "balanced, or weights by class such as 1:5,-1:1.", ("balanced",)),
+    "shuffle": Flag("data.shuffle", "Rows in a seeded shuffle buffer; 0 keeps the order in all passes."),
+    "limit": Flag("data.limit", "Only the first N rows."),
+    "sample": Flag("data.sample", "Only this share of the rows, such as 0.1, picked at random."),
+    "holdout": Flag("data.holdout", "Keep every Nth row from learning and measure loss and error on it."),
+    "early_stop": Flag("solver.early_stop", "Stop after N passes without a smaller loss on held-out rows."),
+    "on_bad_row": Flag("data.on_bad_row", "raise or skip malformed rows.", ("raise", "skip")),
+    "hash_bits": Flag("features.hash_bits", "Fold indices into 2^N weights."),
+    "dim": Flag("features.dim", "Number of weights. [default: grows with the data]"),
+    "scale": Flag("features.scale", "none, maxabs or standard: bring features to one size. [default: none]",
+                  ("none", "maxabs", "standard")),
+    "bias": Flag("bias.kind", "penalised, free or none. [default: penalised]", ("penalised", "free", "none")),
+    "memory": Flag("run.memory", "Ceiling for memory, such as 256MB or 2GB. [default: 1GB]"),
+    "threads": Flag("run.threads", "Threads that parse. [default: one for each core]"),
+    "seed": Flag("run.seed", "Seed of everything random. [default: 0]"),
+    "cache": Flag("run.cache", "Parsed rows for later passes: auto, off, or a path to keep them at."),
+}  # fmt: skip
+
+TUNE_FLAGS = {
+    "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),
+    "l1": Flag("tune.l1", "L1 penalties to try, each with every l2 (folos, adagrad, ftrl)."),
+    "candidates": Flag("tune.candidates", "Values to try of a range. [default: 16]"),
+    "solver": Flag("tune.solvers", "A solver, or several such as asgd,ftrl. [default: asgd]", SOLVERS),
+    "loss": Flag("tune.losses", "A loss, or several such as hinge,logistic. [default: squared_hinge]", LOSSES),
+    "by": Flag("tune.by", "What the best has least of: loss or error. [default: loss]", ("loss", "error")),
+    **{name: flag for name, flag in FLAGS.items() if name not in ("l2", "c", "l1", "solver", "loss", "init")},
+}
+TUNE_FLAGS["holdout"] = FLAGS["holdout"]._replace(help="Every Nth row decides which is best. [default: 10]")
+
+
+def with_flags(flags: dict[str, Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of the table; it receives those that were used as `given`."""
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command)
+        kept = [parameter for name, parameter in own.parameters.items() if name != "given"]
+
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            given = {name: arguments.pop(name) for name in flags}
+            command(given={name: value for name, value in given.items() if value is not None}, **arguments)
+
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
+        parameters[1:1] = [flag.parameter(name) for name, flag in flags.items()]
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return wrap
+
+
+def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], flags: dict[str, Flag]) -> "Settings":
+    """Settings from config files, data files and flags."""
+    from streamsvm.config import load_settings
+
+    files = [name for name in inputs if name.lower().endswith((".yaml", ".yml"))]
+    data = [name for name in inputs if name not in files]
+    overrides: dict[str, object] = {flags[name].setting: value for name, value in given.items()}
+    if "data.classes" in overrides:
+        overrides["data.classes"] = [_number_or_text(name) for name in str(overrides["data.classes"]).split(",")]
+    if ":" in str(overrides.get("data.class_weights", "")):
+        pairs = [pair.rpartition(":") for pair in str(overrides["data.class_weights"]).split(",")]
+        overrides["data.class_weights"] = {label.strip(): weight for label, _, weight in pairs}
+    if data:
+        overrides["data.train"] = data
+    spelled = {flag.setting: (flag.spelled or (f"--{name.replace('_', '-')}",))[0] for name, flag in flags.items()}
+    return load_settings(files, overrides=overrides, flags=spelled, sets=sets)
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip()

@@ -1,0 +1,238 @@
+"""Rows as solvers want them: with class codes, weighted, scaled, some of them held out.
+
+    passes --batches--> class codes --> class weights --> scaling --> Visit, to a solver or to several
+
+What must be known before the first step (the number of rows for C, the weight of each class, the scale of each
+feature) is counted in the cache, where there is one: then it is exact from the first row. On a stream that is read
+once, class weights and scales are those of the rows so far.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Int64s
+from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, shown_label
+from streamsvm.config import DEFAULT_L2, Settings
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.features.scaling import Scaling
+from streamsvm.first_rows import FirstRows
+from streamsvm.holdout import Bools
+from streamsvm.model import Model
+from streamsvm.passes import Passes
+from streamsvm.weighting import ClassWeights
+
+Note = Callable[[str], None]
+
+
+class StartOver(Exception):  # noqa: N818  (not an error: the classes are known now)
+    """The data has other classes than it seemed; they are known now, and learning begins again with pass 1."""
+
+
+class Visit(NamedTuple):
+    """A batch on its way to a solver: its rows in their order, and which of them are held out (None: none)."""
+
+    batch: Batch
+    order: Int64s | None
+    held: Bools | None
+
+
+class Feed:
+    """All passes of a run, prepared for learning."""
+
+    def __init__(self, settings: Settings, passes: Passes, note: Note, initial: Model | None, memory: int) -> None:
+        self._settings = settings
+        self._passes = passes
+        self._note = note
+        self.classes = self._declared_classes(initial)
+        self.rows = settings.data.rows
+        self._totals: dict[float, float] | None = None  # weight of each label as written, where counted
+        self.scaling = self._new_scaling(initial, memory)
+        self._prepare()
+        self.class_weights = self._new_class_weights()
+        self.features = 0
+        self.bytes = 0
+
+    # Before the first row.
+
+    def _declared_classes(self, initial: Model | None) -> ClassMap:
+        declared = self._settings.data.classes
+        if initial is not None:
+            if declared and list(declared) != initial.classes:
+                raise ConfigError(f"data.classes differ from those of the initial model: {initial.classes}")
+            return initial.class_map()
+        if declared and len(declared) > 2:
+            raise ConfigError(_two_only(len(declared)))
+        return ClassMap(list(declared)) if declared else ClassMap()
+
+    def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | None:
+        kind = self._settings.features.scale
+        if kind == "none":
+            return None
+        if initial is not None:
+            if initial.scale is None:
+                raise ModelError(f"the initial model was trained without features.scale, this run has {kind}")
+            return Scaling.from_factors(kind, initial.scale)
+        return Scaling(kind, dim=self._settings.features.given_width, memory=memory)
+
+    def _prepare(self) -> None:
+        """Find out from the cache what must be known before the first step."""
+        scaling = self.scaling if self.scaling is not None and not self.scaling.frozen else None
+        needs_rows = self._settings.penalty.C is not None and self.rows is None
+        if needs_rows and not self._passes.will_cache:
+            raise ConfigError(
+                "penalty.C needs the number of rows: set data.rows, keep a cache (--cache PATH), or use --l2"
+            )
+        reasons = [
+            *(["C depends on the number of rows"] if needs_rows else []),
+            *(["balanced weights depend on the number in each class"] if self._balanced else []),
+            *(["scaling depends on all values"] if scaling else []),
+        ]
+        if reasons and self._passes.will_cache and not self._passes.cached:
+            self._note(f"reading the data once before learning, because {' and '.join(reasons)}")
+            self._passes.fill()
+        if self._passes.cached:
+            self._ask_cache()
+            if scaling is not None:
+                with closing(self._passes.batches(2)) as batches:
+                    for batch in batches:
+                        scaling.see(batch._replace(weights=np.abs(batch.weights)))
+                scaling.freeze()
+
+    @property
+    def _balanced(self) -> bool:
+        return self._settings.data.class_weights == "balanced"
+
+    def _ask_cache(self) -> None:
+        """What a complete cache knows: the number of rows, and the classes if they are still open."""
+        rows, self._totals = self._passes.summary()
+        if self.rows is None:
+            self.rows = rows
+        if not self.classes.open:
+            return
+        names = classes_from(self._totals)
+        if len(names) > 2:
+            raise DataError(_two_only(len(names), names))
+        if len(names) == 2:
+            self.classes = ClassMap(names)
+
+    def _new_class_weights(self) -> ClassWeights | None:
+        given = self._settings.data.class_weights
+        if given is None:
+            return None
+        if given == "balanced":
+            if self._totals is None:
+                self._note("class weights are balanced by the rows so far, because the data is read only once")
+                return ClassWeights.balanced()
+            return ClassWeights.balanced(self._by_code(self._totals))
+        assert isinstance(given, dict)
+        names = [shown_label(float(label)) for label in self.classes.numbers]
+        strange = set(given) - set(names) - {str(name) for name in self.classes.names}
+        if strange and not self.classes.open:
+            raise ConfigError(f"data.class_weights: {', '.join(sorted(strange))} is not one of the classes ({names})")
+        return ClassWeights.given(self._given_factors(given, names))
+
+    def _given_factors(self, given: dict[str, float], names: list[str]) -> list[float]:
+        if self.classes.open:  # {-1, +1} or {0, 1}, not known yet which
+            return [given.get("-1", given.get("0", 1.0)), given.get("1", 1.0)]
+        written = [str(name) for name in self.classes.names]
+        return [given.get(name, given.get(text, 1.0)) for name, text in zip(names, written, strict=True)]
+
+    def _by_code(self, totals: dict[float, float]) -> list[float]:
+        return [totals.get(float(label), 0.0) for label in self.classes.numbers]
+
+    # The penalty, which may depend on the rows.
+
+    def l2(self) -> float:
+        penalty = self._settings.penalty
+        if penalty.C is not None:
+            return 1.0 / (penalty.C * max(self._learned_weight(), 1e-300))
+        return DEFAULT_L2 if penalty.is_default else penalty.l2 or 0.0
+
+    def _learned_weight(self) -> float:
+        """The sum of c_i over the rows that are learned, as far as it is known before they are read."""
+        rows = float(self.rows or 1)
+        every = self._settings.data.holdout
+        share = 1.0 - (rows // every) / rows if every else 1.0
+        if self._totals is None or self._settings.data.rows is not None:
+            return rows * share
+        totals = self._by_code(self._totals)
+        given = self._settings.data.class_weights
+        if isinstance(given, dict):
+            names = [shown_label(float(label)) for label in self.classes.numbers]
+            totals = [f * total for f, total in zip(self._given_factors(given, names), totals, strict=True)]
+        return sum(totals) * share
+
+    # The rows.
+
+    @property
+    def fixed_weights(self) -> bool:
+        """Whether a row has the same weight in every pass."""
+        return self.class_weights is None or not self.class_weights.running
+
+    def visits(self, number: int) -> Generator[Visit, None, None]:
+        """Pass `number`; raises StartOver when classes turn up that can be found in the cache."""
+        shuffled = self._settings.data.shuffle not in ("auto", 0)
+        watch = FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None) if number == 1 else None
+        from_cache, before, rows = self._passes.cached, self.bytes, 0
+        with closing(self._passes.visits(number)) as visits:
+            for batch, order in visits:
+                try:
+                    visit = self._prepared(batch, order)
+                except UndeclaredClassError as error:
+                    if number > 1 or not self.classes.open or not self._passes.will_cache:
+                        raise DataError(f"{self.place(rows + error.row + 1)}: {error}") from error
+                    self._note(f"found label {error.label:g}: reading on to find all classes, then starting over")
+                    for _ in visits:
+                        pass
+                    self._start_over()
+                    raise StartOver from None
+                if watch is not None:
+                    watch.look(visit.batch)
+                rows += batch.rows
+                self.features += batch.features
+                self.bytes = self.bytes + 8 * batch.features if from_cache else before + self._passes.stream.tally.bytes
+                yield visit
+        if self.scaling is not None:
+            self.scaling.freeze()
+        if watch is not None:
+            watch.end()
+
+    def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
+        held = None
+        if self._settings.data.holdout:
+            held = np.signbit(batch.weights)
+            batch = batch._replace(weights=np.abs(batch.weights))
+        batch = self.classes.encode(batch)
+        if self.class_weights is not None:
+            batch = self.class_weights.apply(batch)
+        if self.scaling is not None:
+            batch = self.scaling.apply(batch, order)
+        return Visit(batch, order, held)
+
+    def _start_over(self) -> None:
+        self._passes.fill()
+        self._ask_cache()
+        self.class_weights = self._new_class_weights()
+        self.features = self.bytes = 0
+
+    def place(self, row: int) -> str:
+        """Where row `row` of the pass was read, as well as that can be told."""
+        origin = self._passes.stream.tally.origin
+        if not origin.url:
+            return f"row {row}"
+        return f"{origin.url}: before line {origin.line}, row {row}"
+
+    # The recipe, for the model.
+
+    def recipe(self) -> dict[str, Any]:
+        features = self._settings.features
+        scale = {} if features.scale == "none" else {"scale": features.scale}
+        return {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim, **scale}
+
+
+def _two_only(count: int, names: list[Any] | None = None) -> str:
+    shown = f" ({', '.join(map(str, names[:5]))}{', ...' if len(names) > 5 else ''})" if names else ""
+    return f"{count} classes{shown}: only two classes can be learned by this version"

@@ -1,0 +1,90 @@
+"""Held-out rows: kept from the solver, scored by it, a bounded number at a time.
+
+They wait in a buffer of a fixed size, counted in rows and features. When it is full, and at the end of a pass, the
+weights as they stand then score them. So the figures depend on the order of rows alone, the memory is bounded, and
+scoring needs no second reading of the data.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
+from streamsvm.losses import Loss
+from streamsvm.shuffle import taken
+from streamsvm.solvers.base import loss_pass, row_order
+
+HELD_ROWS = 8192
+HELD_FEATURES = 1 << 20
+
+Bools = npt.NDArray[np.bool_]
+
+
+class Holdout:
+    """Sums of weight, loss and wrongly classified weight over held-out rows, for one model or for several."""
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        self._losses = list(losses)
+        self._waiting: list[Batch] = []
+        self._sums: Float64s = np.zeros((len(losses), 3))
+        self._measured = 0
+
+    def begin_pass(self) -> None:
+        self._sums[:] = 0.0
+        self._measured = 0
+
+    def pieces(self, batch: Batch, order: Int64s | None, held: Bools) -> Iterator[tuple[Batch, Int64s]]:
+        """The rows to learn, cut where the buffer is full: ask `full` after each piece, and `measure` then."""
+        order = row_order(batch, order)
+        lengths = np.diff(batch.indptr)
+        start = 0
+        while start < len(order):
+            stop = start + self._room(lengths, order[start:], held)
+            rows = order[start:stop]
+            kept = held[rows]
+            if kept.any():
+                self._waiting.append(taken(batch, rows[kept]))
+            yield batch, rows[~kept]
+            start = stop
+
+    @property
+    def full(self) -> bool:
+        rows, features = self._held()
+        return rows >= HELD_ROWS or features >= HELD_FEATURES
+
+    def measure(self, models: Iterable[tuple[Float32s, float]]) -> None:
+        """Score what waits with the weights and bias of each model, and forget it."""
+        if not self._waiting:
+            return
+        rows = concatenate(self._waiting)
+        self._waiting = []
+        self._measured += rows.rows
+        for sums, loss, (weights, bias) in zip(self._sums, self._losses, models, strict=True):
+            total, weight, wrong = loss_pass(rows, loss, weights, bias)
+            sums += (weight, total, wrong)
+
+    def keep(self, which: Sequence[int]) -> None:
+        """Drop the other models."""
+        self._losses = [self._losses[k] for k in which]
+        self._sums = self._sums[list(which)]
+
+    @property
+    def examples(self) -> int:
+        """Rows measured in this pass."""
+        return self._measured
+
+    def figures(self, model: int = 0) -> tuple[float | None, float | None]:
+        """Mean loss and error of this pass."""
+        weight, loss, wrong = self._sums[model].tolist()
+        return (loss / weight, wrong / weight) if weight else (None, None)
+
+    def _held(self) -> tuple[int, int]:
+        return sum(batch.rows for batch in self._waiting), sum(batch.features for batch in self._waiting)
+
+    def _room(self, lengths: Int64s, order: Int64s, held: Bools) -> int:
+        """How many rows may come before the buffer is full."""
+        rows, features = self._held()
+        kept = held[order]
+        filled = (rows + np.cumsum(kept) >= HELD_ROWS) | (features + np.cumsum(lengths[order] * kept) >= HELD_FEATURES)
+        return int(np.argmax(filled)) + 1 if filled.any() else len(order)

@@ -1,0 +1,77 @@
+"""Streams and passes as the settings describe them."""
+
+from collections.abc import Callable
+
+from streamsvm.config import Settings, expand
+from streamsvm.io.compression import Limits
+from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
+from streamsvm.io.source import Source
+from streamsvm.model import Model
+from streamsvm.passes import Passes
+from streamsvm.stream import SHARES, Reading, Stream
+
+FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
+
+
+def make_source(settings: Settings, urls: tuple[str, ...]) -> Source:
+    window = min(Limits().window, settings.run.memory // 3)
+    return Source(
+        [expand(url) for url in urls],
+        limits=Limits(window, settings.data.max_expansion),
+        max_line=settings.data.max_line,
+    )
+
+
+def make_reading(settings: Settings) -> Reading:
+    threads = settings.run.threads
+    return Reading(memory=settings.run.memory, threads=0 if threads == "auto" else threads)
+
+
+def buffer_rows(settings: Settings) -> int:
+    """Rows in the shuffle buffer of the first pass."""
+    shuffle = settings.data.shuffle
+    return 0 if shuffle == "auto" else shuffle
+
+
+def memory_for_solvers(settings: Settings) -> int:
+    """What reading and shuffling leave of the budget."""
+    shares = 2 if buffer_rows(settings) else 1
+    return max(settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY, 1 << 20)
+
+
+def training_stream(settings: Settings) -> Stream:
+    data, features = settings.data, settings.features
+    return Stream(
+        make_source(settings, data.train or ()),
+        Dialect(limit=features.dim or LARGEST_INDEX + 1, mask=index_mask(features.hash_bits)),
+        skip_bad=data.on_bad_row == "skip",
+        max_bad_rows=data.max_bad_rows,
+        limit=data.limit,
+        sample=data.sample,
+        shuffle=buffer_rows(settings),
+        seed=settings.run.seed,
+        reading=make_reading(settings),
+    )
+
+
+def training_passes(settings: Settings, note: Callable[[str], None]) -> Passes:
+    return Passes(
+        training_stream(settings),
+        cache=settings.run.cache,
+        passes=settings.solver.passes + settings.run.objective,
+        mix_later=settings.data.shuffle != 0,
+        holdout=settings.data.holdout,
+        note=note,
+    )
+
+
+def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:
+    """Data for a trained model: features as the model's recipe makes them, unknown ones accepted."""
+    return Stream(
+        source,
+        Dialect(labelled=labelled, mask=index_mask(model.recipe.get("hash_bits"))),
+        skip_bad=settings.data.on_bad_row == "skip",
+        max_bad_rows=settings.data.max_bad_rows,
+        limit=settings.data.limit if labelled is False else None,
+        reading=make_reading(settings),
+    )
