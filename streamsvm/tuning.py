@@ -83,8 +83,8 @@ def candidates_of(settings: Settings) -> list[Candidate]:
     l1s = grid(tuned.l1, tuned.candidates) if tuned.l1 is not None else [penalty.l1 or 0.0]
     found = [
         Candidate(solver, loss, l2, l1)
-        for solver in tuned.solvers or (settings.solver.name,)
-        for loss in tuned.losses or (settings.loss,)
+        for solver in tuned.solver or (settings.solver.name,)
+        for loss in tuned.loss or (settings.loss,)
         for l1 in l1s
         for l2 in l2s
     ]

@@ -200,11 +200,11 @@ REFUSED = [
     ("features: {hash_bits: 32}", "features.hash_bits: must be at most 31 (got 32)"),
     ("features: {hash_bits: 0}", "features.hash_bits: must be at least 1 (got 0)"),
     ("features: {dim: 4294967296}", "features.dim: must be at most 4294967295 (got 4294967296)"),
-    ("loss: hinges", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
-    ("loss: squared-hinge", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'squared-hinge');"
+    ("loss: hinges", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
+    ("loss: squared-hinge", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'squared-hinge');"
                             " did you mean 'squared_hinge'?"),
-    ("loss: log", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'log'); did you mean 'logistic'?"),
-    ("loss: 5", "loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 5)"),
+    ("loss: log", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'log'); did you mean 'logistic'?"),
+    ("loss: 5", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 5)"),
     ("penalty: {l2: 0}", "penalty.l2: must be greater than 0 (got 0)"),
     ("penalty: {C: -1}", "penalty.C: must be greater than 0 (got -1)"),
     ("penalty: {l2: small}", "penalty.l2: must be a number (got 'small')"),
@@ -259,8 +259,8 @@ UNKNOWN = [
     ("Loss: hinge", "Loss", "did you mean 'loss'?"),
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model"),
-    ("zzz: 1", "zzz", "known here: data, features, loss, penalty, bias, solver, run, output"),
-    ("3: 1", "3", "known here: data, features, loss, penalty, bias, solver, run, output"),
+    ("zzz: 1", "zzz", "known here: data, features, loss, penalty, bias, solver, run, output, tune"),
+    ("3: 1", "3", "known here: data, features, loss, penalty, bias, solver, run, output, tune"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -282,7 +282,7 @@ def test_all_errors_at_once_in_reading_order(write):
         "conf.yaml:9: solver.passes: must be at least 1 (got 0)",
         "missing.yaml: no such file",
         "STREAMSVM__BIAS: bias.kind: must be one of penalised, free, none (got 'y')",
-        "--set loss=x: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'x')",
+        "--set loss=x: loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'x')",
     ]
 
 
@@ -364,7 +364,7 @@ def test_errors_are_short_and_keep_secrets(write):
     assert "hunter" not in "\n".join(lines)
     assert all(len(line) < 250 for line in lines)
     assert (
-        "conf.yaml:1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got 'https://host/path')"
+        "conf.yaml:1: loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'https://host/path')"
         in lines
     )
 
@@ -468,7 +468,7 @@ def test_set(text, path, expected):
         ("penalty.l2=.inf", "--set penalty.l2=.inf: penalty.l2: must be a finite number (got '.inf')"),
         (
             "loss.x=1",
-            "--set loss.x=1: loss: must be one of hinge, squared_hinge, smoothed_hinge, logistic (got {'x': 1})",
+            "--set loss.x=1: loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got {'x': 1})",
         ),
     ],
 )

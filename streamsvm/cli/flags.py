@@ -81,8 +81,8 @@ TUNE_FLAGS = {
     "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),
     "l1": Flag("tune.l1", "L1 penalties to try, each with every l2 (folos, adagrad, ftrl)."),
     "candidates": Flag("tune.candidates", "Values to try of a range. [default: 16]"),
-    "solver": Flag("tune.solvers", "A solver, or several such as asgd,ftrl. [default: asgd]", SOLVERS),
-    "loss": Flag("tune.losses", "A loss, or several such as hinge,logistic. [default: squared_hinge]", LOSSES),
+    "solver": Flag("tune.solver", "A solver, or several such as asgd,ftrl. [default: asgd]", SOLVERS),
+    "loss": Flag("tune.loss", "A loss, or several such as hinge,logistic. [default: squared_hinge]", LOSSES),
     "by": Flag("tune.by", "What the best has least of: loss or error. [default: loss]", ("loss", "error")),
     **{name: flag for name, flag in FLAGS.items() if name not in ("l2", "c", "l1", "solver", "loss", "init")},
 }

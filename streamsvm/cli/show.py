@@ -207,8 +207,8 @@ def summary(result: dict[str, Any], model_text: str) -> str:
     if result["holdout"]:
         held = result["holdout"]
         lines.append(
-            f"held out loss {held['loss']:.5f}, error {100 * held['error']:.2f} % on every {ordinal(held['every'])} row, "
-            f"{held['examples']:,} in all, after pass {held['pass']}"
+            f"held out loss {held['loss']:.5f}, error {100 * held['error']:.2f} % after pass {held['pass']} "
+            f"(every {ordinal(held['every'])} row, {held['examples']:,} in all, not learned)"
         )
     if result["objective"] is not None or result["dual"] is not None:
         lines.append("optimum  " + certificate(result))

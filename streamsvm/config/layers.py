@@ -14,7 +14,7 @@ The rules are given as data, a `Shape`, so that nothing here repeats the setting
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamsvm.config.wording import cut, did_you_mean, show
+from streamsvm.config.wording import cut, did_you_mean, listed, show
 from streamsvm.config.yaml_text import Marked, Place, Problems, mark, plain, read_file, read_value
 from streamsvm.io.urls import redact_url
 
@@ -214,7 +214,7 @@ def unknown_key(path: Sequence[str | int], variant: str | None, shape: Shape) ->
         here = shape.variants[variant]
         users = [name for name, keys in shape.variants.items() if key in keys]
         if users:
-            return f"{text}; {shape.varying} {variant} has no such setting, it belongs to {' and '.join(users)}"
+            return f"{text}; {shape.varying} {variant} has no such setting, it belongs to {listed(users)}"
     else:
         here = shape.keys[above[0]] if above else shape.keys
     meant = _meant(key, [".".join([*above, name]) for name in here], shape)

@@ -188,10 +188,10 @@ class TuneSettings(Section, title="tune"):
     l2: Grid = Field(default="1e-07..0.01", description="Values of penalty.l2: a range, or a list.")
     l1: Grid = Field(default=None, description="Values of penalty.l1, each with every l2; null keeps penalty.l1.")
     candidates: Count = Field(default=16, description="How many values of a range to try, evenly on a log scale.")
-    solvers: names_among(tuple(SOLVER_SETTINGS)) = Field(  # type: ignore[valid-type]
+    solver: names_among(tuple(SOLVER_SETTINGS)) = Field(  # type: ignore[valid-type]
         default=None, description="Solvers to compare; null takes solver.name alone."
     )
-    losses: names_among(LOSSES) = Field(  # type: ignore[valid-type]
+    loss: names_among(LOSSES) = Field(  # type: ignore[valid-type]
         default=None, description="Losses to compare; null takes loss alone."
     )
     by: Literal["auto", "loss", "error"] = Field(

@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from streamsvm.errors import ConfigError
@@ -94,6 +94,11 @@ def did_you_mean(word: str, options: Iterable[str]) -> str | None:
     close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.65)
     close += [option for option in lowered if len(word) >= 3 and option.startswith(word.lower())]
     return lowered[close[0]] if close else None
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def one_of(value: object, options: Iterable[str]) -> str:
