@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from streamsvm import config
 from streamsvm.config import (
     DEFAULT_L2,
+    SOLVER_SETTINGS,
     Settings,
     expand,
     format_size,
@@ -64,16 +65,19 @@ def test_defaults():
     assert to_json_dict(load()) == {
         "data": {
             "train": None, "test": None, "format": "auto", "on_bad_row": "raise", "max_bad_rows": 1000,
-            "classes": None, "shuffle": "auto", "limit": None, "rows": None, "max_expansion": 1000,
-            "max_line": 16_000_000,
+            "classes": None, "shuffle": "auto", "limit": None, "sample": None, "holdout": None,
+            "class_weights": None, "rows": None, "max_expansion": 1000, "max_line": 16_000_000,
         },
-        "features": {"hash_bits": None, "dim": None},
+        "features": {"hash_bits": None, "dim": None, "scale": "none"},
         "loss": "squared_hinge",
-        "penalty": {"l2": None, "C": None},
+        "penalty": {"l2": None, "C": None, "l1": None},
         "bias": {"kind": "penalised", "scale": 1.0},
-        "solver": {"name": "asgd", "passes": 1, "init": None, "eta0": "auto"},
-        "run": {"memory": 10**9, "threads": "auto", "seed": 0, "cache": "auto"},
+        "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
+        "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
         "output": {"model": "model.safetensors"},
+        "tune": {
+            "l2": "1e-07..0.01", "l1": None, "candidates": 16, "solver": None, "loss": None, "by": "auto"
+        },
     }  # fmt: skip
 
 
@@ -97,6 +101,21 @@ ACCEPTED = [
     ("penalty: {l2: 1.0e-4}", "penalty.l2", 1e-4),
     ("penalty: {l2: .5}", "penalty.l2", 0.5),
     ("penalty: {C: 1}", "penalty.C", 1.0),
+    ("{penalty: {l1: 1e-5}, solver: ftrl}", "penalty.kind", "l1"),
+    ("{penalty: {l1: 1e-5, l2: 1e-6}, solver: ftrl}", "penalty.kind", "elastic_net"),
+    ("{penalty: {l2: 0}, solver: adagrad}", "penalty.kind", "none"),
+    ("penalty: {C: 1}", "penalty.kind", "l2"),
+    ("{}", "penalty.kind", "l2"),
+    ("data: {class_weights: balanced}", "data.class_weights", "balanced"),
+    ("data: {class_weights: {1: 5, -1: 1, 2.0: 0.5, spam: 2}}", "data.class_weights",
+     {"1": 5.0, "-1": 1.0, "2": 0.5, "spam": 2.0}),
+    ("data: {sample: 1e-1}", "data.sample", 0.1),
+    ("tune: {l2: 1e-7..1e-2}", "tune.l2", "1e-07..0.01"),
+    ("tune: {l2: '1e-7,1e-6'}", "tune.l2", (1e-7, 1e-6)),
+    ("tune: {l2: [1e-7, 1e-6, 1e-6]}", "tune.l2", (1e-7, 1e-6)),
+    ("tune: {l2: 3}", "tune.l2", (3.0,)),
+    ("tune: {solver: 'asgd,ftrl'}", "tune.solver", ("asgd", "ftrl")),
+    ("tune: {loss: hinge}", "tune.loss", ("hinge",)),
     ("bias: free", "bias.kind", "free"),
     ("bias: none", "bias.kind", "none"),
     ("bias: {scale: 2}", "bias.scale", 2.0),
@@ -175,12 +194,15 @@ REFUSED = [
     ("solver: {eta0: -1}", "solver.eta0: must be auto or a number greater than 0 (got -1)"),
     ("solver: {eta0: true}", "solver.eta0: must be auto or a number greater than 0 (got true)"),
     ("solver: {init: ''}", "solver.init: must not be empty (got '')"),
-    ("solver: sdg", "solver.name: must be one of sgd, asgd, pegasos (got 'sdg'); did you mean 'sgd'?"),
-    ("solver: {name: [sgd]}", "solver.name: must be one of sgd, asgd, pegasos (got ['sgd'])"),
-    ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'batch_size'"
+    ("solver: sdg",
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl (got 'sdg'); did you"
+     " mean 'sgd'?"),
+    ("solver: {name: [sgd]}",
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl (got ['sgd'])"),
+    ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'average'"
                       " (got ['sgd'])"),
-    ("data: 5", "data: must be a section with keys such as 'classes' (got 5)"),
-    ("data: a.svm", "data: must be a section with keys such as 'classes' (got 'a.svm')"),
+    ("data: 5", "data: must be a section with keys such as 'class_weights' (got 5)"),
+    ("data: a.svm", "data: must be a section with keys such as 'class_weights' (got 'a.svm')"),
     ("data: {max_bad_rows: -1}", "data.max_bad_rows: must be at least 0 (got -1)"),
     ("data: {shuffle: 99999999999999999999}",
      "data.shuffle: must be auto or a whole number of at least 0 (got 99999999999999999999)"),
@@ -200,12 +222,36 @@ REFUSED = [
     ("features: {hash_bits: 32}", "features.hash_bits: must be at most 31 (got 32)"),
     ("features: {hash_bits: 0}", "features.hash_bits: must be at least 1 (got 0)"),
     ("features: {dim: 4294967296}", "features.dim: must be at most 4294967295 (got 4294967296)"),
-    ("loss: hinges", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
+    ("loss: hinges",
+     "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'hinges'); did you mean 'hinge'?"),
     ("loss: squared-hinge", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'squared-hinge');"
                             " did you mean 'squared_hinge'?"),
-    ("loss: log", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'log'); did you mean 'logistic'?"),
+    ("loss: log",
+     "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 'log'); did you mean 'logistic'?"),
     ("loss: 5", "loss: must be one of squared_hinge, hinge, smoothed_hinge, logistic (got 5)"),
-    ("penalty: {l2: 0}", "penalty.l2: must be greater than 0 (got 0)"),
+    ("penalty: {l2: -1}", "penalty.l2: must be at least 0.0 (got -1)"),
+    ("penalty: {l2: 0}",
+     "penalty.l2: solver asgd cannot go without penalty.l2; solvers that can: folos, adagrad, ftrl"),
+    ("penalty: {l1: 1e-5}",
+     "penalty.l1: solver asgd cannot have an L1 penalty; solvers that can: folos, adagrad, ftrl"),
+    ("{penalty: {C: 1, l1: 1}, solver: sgd}",
+     "penalty.l1: solver sgd cannot have an L1 penalty; solvers that can: folos, adagrad, ftrl"),
+    ("solver: {early_stop: 2}", "solver.early_stop: needs held-out rows: set data.holdout (--holdout 10)"),
+    ("data: {holdout: 1}", "data.holdout: must be at least 2 (got 1)"),
+    ("data: {sample: 0}", "data.sample: must be greater than 0 (got 0)"),
+    ("data: {sample: 1.5}", "data.sample: must be at most 1.0 (got 1.5)"),
+    ("data: {class_weights: even}", "data.class_weights: must be balanced, or weights by class such as {1: 5, -1: 1}"
+                                    " (got 'even')"),
+    ("data: {class_weights: {1: -5}}", "data.class_weights: class '1' must have one weight, a number of at least 0"
+                                       " (got {'1': -5})"),
+    ("features: {scale: max}", "features.scale: must be one of none, maxabs, standard (got 'max');"
+                               " did you mean 'maxabs'?"),
+    ("tune: {l2: 1e-2..1e-7}", "tune.l2: must be a range from a smaller to a larger number (got '1e-2..1e-7')"),
+    ("tune: {l2: [1, x]}", "tune.l2: must be a range such as 1e-7..1e-2, or a list of numbers greater than 0"
+                           " (got [1, 'x'])"),
+    ("tune: {solver: [asgd, ftrl, sdg]}",
+     "tune.solver: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl (got 'sdg'); did you"
+     " mean 'sgd'?"),
     ("penalty: {C: -1}", "penalty.C: must be greater than 0 (got -1)"),
     ("penalty: {l2: small}", "penalty.l2: must be a number (got 'small')"),
     ("penalty: {l2: .nan}", "penalty.l2: must be a finite number (got '.nan')"),
@@ -264,7 +310,7 @@ UNKNOWN = [
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
-     "solver pegasos has no such setting, it belongs to sgd and asgd"),
+     "solver pegasos has no such setting, it belongs to asgd, sgd, sgdqn, zhang, folos, adagrad and ftrl"),
 ]  # fmt: skip
 
 
@@ -539,7 +585,9 @@ def test_another_solver_keeps_what_it_knows(write):
         load(pegasos, environ={"STREAMSVM__SOLVER__NAME": "sgd"}),
         load(pegasos, write("solver: sgd", "b.yaml")),
     ):
-        assert to_json_dict(found)["solver"] == {"name": "sgd", "passes": 3, "init": "m", "eta0": "auto"}
+        assert to_json_dict(found)["solver"] == {
+            "name": "sgd", "passes": 3, "early_stop": None, "init": "m", "eta0": "auto"
+        }  # fmt: skip
     found = load(sgd, overrides={"solver.name": "pegasos"}).solver
     assert (found.name, found.passes, found.batch_size) == ("pegasos", 4, 1)
     assert load(sgd, overrides={"solver.name": "sgd"}).solver.eta0 == 0.5
@@ -658,7 +706,7 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "penalty", "bias", "solver", "run", "output"
+        "data", "features", "penalty", "bias", "solver", "run", "output", "tune"
     ]  # fmt: skip
 
 
@@ -825,7 +873,7 @@ def test_schema():
     assert found["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert found["title"] == "streamsvm settings"
     assert json.loads(json.dumps(found)) == found
-    assert {"enum": ["sgd", "asgd", "pegasos"]} in found["properties"]["solver"]["anyOf"]
+    assert {"enum": list(SOLVER_SETTINGS)} in found["properties"]["solver"]["anyOf"]
     assert {"enum": ["penalised", "free", "none"]} in found["properties"]["bias"]["anyOf"]
     assert {"type": "null"} in found["properties"]["data"]["anyOf"]
     assert found["$defs"]["PegasosSettings"]["required"] == ["name"]
@@ -854,7 +902,7 @@ def test_template_loads_and_shows_every_key(write):
         assert f"\n{section}:" in text
         for key in keys if isinstance(keys, dict) else ():
             assert re.search(rf"^  #?{key}:", text, re.MULTILINE), key
-    assert "One of sgd, asgd, pegasos." in text
+    assert "One of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl." in text
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -48,6 +48,15 @@ def _classes(value: object) -> tuple[int | float | str, ...] | None:
     return tuple(value)
 
 
+def _label_text(label: str) -> str:
+    """A label in the one way that numbers are written: 1 for 1.0, +1 and 1."""
+    try:
+        number = float(label)
+    except ValueError:
+        return label
+    return str(int(number)) if number.is_integer() else label
+
+
 def _class_weights(value: object) -> dict[str, float] | str | None:
     """balanced, or a weight for each class; labels as text, because 1, 1.0 and "1" are one label."""
     if value is None or value == "balanced":
@@ -56,7 +65,7 @@ def _class_weights(value: object) -> dict[str, float] | str | None:
         raise ValueError("must be balanced, or weights by class such as {1: 5, -1: 1}")
     weights: dict[str, float] = {}
     for label, given in value.items():
-        name = str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+        name = _label_text(str(label))
         try:
             weight = math.nan if isinstance(given, bool) else float(given)
         except (TypeError, ValueError):
