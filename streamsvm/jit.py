@@ -103,8 +103,8 @@ def expose(name: str, stub: Callable[..., Any]) -> None:
 
 
 # Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte or eight
-# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product. The plain Python
-# forms serve NUMBA_DISABLE_JIT=1.
+# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product; a hint that a number
+# of an array will be written soon. The plain Python forms serve NUMBA_DISABLE_JIT=1.
 
 if DISABLED:
 
@@ -123,6 +123,9 @@ if DISABLED:
 
     def multiply_high(left: Any, right: Any) -> Any:
         return np.uint64(int(left) * int(right) >> 64)
+
+    def prefetch(array: Any, position: Any) -> None:
+        pass
 
 else:
 
@@ -168,3 +171,16 @@ else:
             return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
         return types.uint64(types.uint64, types.uint64), generate
+
+    @intrinsic
+    def prefetch(typing_context, array, position):
+        def generate(context, builder, signature, arguments):
+            found = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.bitcast(builder.gep(found.data, [arguments[1]]), ir.IntType(8).as_pointer())
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+            hint = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+            builder.call(hint, [address, number(1), number(3), number(1)])  # to write, keep close, data
+            return context.get_dummy_value()
+
+        return types.void(array, types.uint64), generate

@@ -5,9 +5,21 @@ Positions are unsigned, because for signed ones numba checks at every access whe
 
 import numpy as np
 
-from streamsvm.jit import inlined
+from streamsvm.jit import inlined, prefetch
 
 ZERO, ONE, TWO, THREE, FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
+CACHED = 1 << 17  # numbers that a core's own cache holds: with fewer, asking for them early only costs
+AHEAD = 2  # rows
+
+
+@inlined
+def fetch_ahead(vector, indptr, indices, order, place, shift):
+    """Ask memory for the numbers of a row to come, in a vector so large that each of them is far away."""
+    if len(vector) > CACHED and place + AHEAD < len(order):
+        i = order[place + AHEAD]
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            prefetch(vector, np.uint64(indices[k]) << shift)
 
 
 @inlined

@@ -172,7 +172,7 @@ class Contest:
             self._group(group, dim=dim, memory=memory * share // sum(bytes_each))
             for group, share in zip(self._plan, bytes_each, strict=True)
         ]
-        self._pool = ThreadPoolExecutor(min(len(self._groups), os.cpu_count() or 1), "tune")
+        self._pool = ThreadPoolExecutor(min(len(self._groups), os.cpu_count() or 1), "streamsvm-tune")
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -44,6 +44,18 @@ def put(tmp_path: Path) -> Callable[[str, bytes], str]:
 
 
 @pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Writes lines of text into a file of the test's directory and returns its path."""
+
+    def write(lines: list[str], name: str = "rows.svm") -> str:
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
 def bucket() -> Iterator[Any]:
     """fsspec's memory:// file system, empty before and after."""
     filesystem = fsspec.filesystem("memory")

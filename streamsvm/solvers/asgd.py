@@ -15,7 +15,7 @@ changes nothing. Choose it nearly always: one pass is close to the optimum witho
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
-from streamsvm.rows import ONE, pair_axpy, rebase, safe_rate, strided_dot
+from streamsvm.rows import ONE, fetch_ahead, pair_axpy, rebase, safe_rate, strided_dot
 from streamsvm.schedules import Average, PolynomialDecay, Schedule, SlowDecay
 from streamsvm.solvers.base import (
     BIAS,
@@ -74,7 +74,9 @@ def asgd_pass(batch, order, loss, schedule, average, l2, bias, vector, scalars):
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
     alpha, beta, mean_b = scalars[ALPHA], scalars[BETA], scalars[MEAN_BIAS]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ONE)
         c = float(weights[i])
         if c == 0.0:
             continue

@@ -20,7 +20,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.rows import rebase, rescale, safe_rate, strided_dot
+from streamsvm.rows import fetch_ahead, rebase, rescale, safe_rate, strided_dot
 from streamsvm.schedules import PolynomialDecay
 from streamsvm.solvers.base import (
     BIAS,
@@ -183,7 +183,9 @@ def close_batch(l2, bias, plan, vector, scalars, waiting_indices, waiting_values
 @kernel
 def pegasos_pass(batch, order, loss, l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
     indptr, indices, values, labels, weights = batch
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, plan.shift)
         c = float(weights[i])
         if c == 0.0:
             continue

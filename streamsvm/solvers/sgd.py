@@ -15,7 +15,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
-from streamsvm.rows import rescale, row_axpy, row_dot, safe_rate
+from streamsvm.rows import ZERO, fetch_ahead, rescale, row_axpy, row_dot, safe_rate
 from streamsvm.schedules import InverseTime
 from streamsvm.solvers.base import (
     BIAS,
@@ -64,7 +64,9 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b = scalars[SCALE], scalars[T], scalars[BIAS]
     seen, total, wrong, alphas = scalars[WEIGHT], scalars[LOSS], scalars[WRONG], scalars[ALPHAS]
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ZERO)
         c = float(weights[i])
         if c == 0.0:
             continue

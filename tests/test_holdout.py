@@ -1,0 +1,93 @@
+"""Held-out rows: which they are, what is measured on them, and that nothing but the order of rows matters."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsvm import holdout as room
+from streamsvm.batch import Batch
+from streamsvm.holdout import Holdout
+from streamsvm.losses import Hinge, Logistic
+from streamsvm.passes import marked
+
+sys.path.insert(0, str(Path(__file__).parent / "solvers"))
+from made_rows import cut, dense, made_up  # noqa: E402
+
+ROWS = made_up(60, seed=4)
+
+
+def test_every_nth_row_of_the_source_is_marked_wherever_batches_begin() -> None:
+    rows = ROWS._replace(weights=np.where(np.arange(60) % 7, np.float32(2.0), np.float32(0.0)))
+    for every in (2, 3, 10, 59, 60, 61):
+        for points in ([], [1], [5, 5, 9], [20, 40]):
+            first, signs = 0, []
+            for piece in cut(rows, points):
+                held = marked(piece, first, every)
+                assert np.array_equal(np.abs(held.weights), piece.weights)
+                signs += np.signbit(held.weights).tolist()
+                first += piece.rows
+            assert signs == [(row + 1) % every == 0 for row in range(60)]
+    assert marked(rows, 0, None) is rows
+
+
+def feed(holdout: Holdout, pieces: list[Batch], held: list[np.ndarray], models: list) -> list[tuple[bytes, int]]:
+    """What a run does; returns the rows learned, and at which of them the buffer was measured."""
+    learned, measured = [], []
+    for batch, mask in zip(pieces, held, strict=True):
+        for part, order in holdout.pieces(batch, None, mask):
+            learned += [part.take(int(i), int(i) + 1).values.tobytes() for i in order]
+            if holdout.full:
+                holdout.measure(models)
+                measured.append(len(learned))
+    holdout.measure(models)
+    return [(row, 0) for row in learned] + [(b"", place) for place in measured]
+
+
+@given(st.lists(st.integers(0, 60), max_size=6), st.integers(2, 9))
+def test_cuts_change_neither_figures_nor_the_moment_of_measuring(points: list[int], every: int) -> None:
+    weights = np.linspace(-1, 1, 30, dtype=np.float32)
+    models = [(weights, 0.1), (-weights, 0.0)]
+    mask = (np.arange(60) + 1) % every == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "HELD_ROWS", 5)
+        patch.setattr(room, "HELD_FEATURES", 19)
+        results = []
+        for edges in ([], points):
+            holdout = Holdout([Hinge(), Logistic()])
+            masks = np.split(mask, sorted(edges))
+            happened = feed(holdout, cut(ROWS, edges), masks, models)
+            results.append((happened, holdout.figures(0), holdout.figures(1), holdout.examples))
+    assert results[0] == results[1]
+
+
+def test_figures_are_weighted_means() -> None:
+    weights = np.linspace(-1, 1, 30, dtype=np.float32)
+    mask = np.arange(60) % 3 == 0
+    holdout = Holdout([Hinge()])
+    feed(holdout, [ROWS], [mask], [(weights, 0.25)])
+    scores = dense(ROWS, 30)[mask] @ weights + 0.25
+    labels, c = 2.0 * ROWS.labels[mask] - 1.0, ROWS.weights[mask]
+    loss, error = holdout.figures()
+    assert loss == pytest.approx(np.sum(c * np.maximum(0, 1 - labels * scores)) / c.sum())
+    assert error == pytest.approx(np.sum(c * ((scores > 0) != (labels > 0))) / c.sum())
+    assert holdout.examples == mask.sum()
+    holdout.begin_pass()
+    assert holdout.figures() == (None, None) and holdout.examples == 0
+
+
+def test_models_may_leave() -> None:
+    models = [(np.full(30, value, np.float32), 0.0) for value in (0.1, 0.2, 0.3)]
+    mask = np.arange(60) % 2 == 0
+    holdout, alone = Holdout([Hinge()] * 3), Holdout([Hinge()])
+    feed(holdout, [ROWS], [mask], models)
+    before = holdout.figures(2)
+    holdout.keep([2])
+    assert holdout.figures(0) == before
+    holdout.begin_pass()
+    feed(holdout, [ROWS], [mask], models[2:])
+    feed(alone, [ROWS], [mask], models[2:])
+    assert holdout.figures(0) == alone.figures(0)
