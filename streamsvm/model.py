@@ -1,10 +1,12 @@
 """Model: weights, bias, classes and how they came about; scoring, saving, loading.
 
 On disk a model is one safetensors file: tensors `weights` (float32; weights[j] belongs to index j) and `bias`
-(float64), and metadata that any safetensors reader shows. A SHA-256 over every byte of the file, taken with the
-digest's own 64 characters as zeros, is part of the metadata, because safetensors has no checksum. The file is written
-piece by piece, so saving needs no second copy of the weights; reading goes through the safetensors library, which
-checks the layout.
+(float64), and metadata that any safetensors reader shows. Where features were scaled in training there is a third
+tensor, `scale` (float32, one factor for each weight). The weights belong to features as written in the data all the
+same: the factors are multiplied into them, so that nobody who predicts needs to know; `scale` is kept for those who
+learn on. A SHA-256 over every byte of the file, taken with the digest's own 64 characters as zeros, is part of the
+metadata, because safetensors has no checksum. The file is written piece by piece, so saving needs no second copy of
+the weights; reading goes through the safetensors library, which checks the layout.
 """
 
 import hashlib
@@ -38,14 +40,19 @@ class Model:
     bias: float
     classes: list[ClassLabel]
     loss: str
-    recipe: dict[str, Any] = field(default_factory=dict)  # how features were made: hash_bits, dim
+    recipe: dict[str, Any] = field(default_factory=dict)  # how features were made: hash_bits, dim, scale
     config: dict[str, Any] = field(default_factory=dict)  # resolved settings, redacted
     provenance: dict[str, Any] = field(default_factory=dict)  # sources, rows, passes, penalty, versions
     online: dict[str, Any] = field(default_factory=dict)  # where an online solver stood: t, eta0
+    scale: Float32s | None = None  # factors of features in training; they are part of `weights` already
 
     @property
     def dim(self) -> int:
         return len(self.weights)
+
+    def learned_weights(self) -> Float32s:
+        """The weights of scaled features, as the solver knew them: what learning goes on from."""
+        return self.weights if self.scale is None else self.weights / self.scale
 
     def scores(self, batch: Batch) -> Float64s:
         """One score for each row; features the model has never seen are ignored."""
@@ -98,17 +105,23 @@ class Model:
         }
         weights = np.ascontiguousarray(self.weights, "<f4")
         bias = np.array([self.bias], "<f8")
+        end = 8 + weights.nbytes
         header = {
             "__metadata__": metadata,
             "bias": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]},
-            "weights": {"dtype": "F32", "shape": [len(weights)], "data_offsets": [8, 8 + weights.nbytes]},
+            "weights": {"dtype": "F32", "shape": [len(weights)], "data_offsets": [8, end]},
         }
+        if self.scale is not None:
+            scale = np.ascontiguousarray(self.scale, "<f4")
+            header["scale"] = {"dtype": "F32", "shape": [len(scale)], "data_offsets": [end, end + scale.nbytes]}
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         yield struct.pack("<Q", len(text))
         yield text
         yield bias.tobytes()
         yield weights.view(np.uint8).data
+        if self.scale is not None:
+            yield scale.view(np.uint8).data
 
 
 def load_model(url: str) -> Model:
@@ -129,9 +142,9 @@ def load_model(url: str) -> Model:
 
     try:
         tensors = safetensors.numpy.load(content)
-        weights, bias = tensors["weights"], float(tensors["bias"][0])
+        weights, bias = tensors["weights"].reshape(-1), float(tensors["bias"][0])
         return Model(
-            weights=weights.reshape(-1),
+            weights=weights,
             bias=bias,
             classes=json.loads(metadata["classes"]),
             loss=metadata["loss"],
@@ -139,9 +152,21 @@ def load_model(url: str) -> Model:
             config=json.loads(metadata["config"]),
             provenance=json.loads(metadata["provenance"]),
             online=json.loads(metadata["online"]),
+            scale=_scale(tensors.get("scale"), len(weights)),
         )
     except Exception as error:
         raise ModelError(f"{shown}: damaged model ({error})") from error
+
+
+def _scale(scale: Float32s | None, size: int) -> Float32s | None:
+    """The factors of a file, if it has any; ValueError if the weights cannot be divided by them."""
+    if scale is None:
+        return None
+    if scale.dtype != np.float32 or scale.shape != (size,):
+        raise ValueError(f"scale is {scale.dtype} {list(scale.shape)}, and there are {size} weights")
+    if not (np.isfinite(scale) & (scale > 0.0)).all():
+        raise ValueError("scale has factors that are not positive numbers")
+    return scale
 
 
 def _metadata(content: bytes, shown: str) -> dict[str, str]:

@@ -54,6 +54,7 @@ ROOMS = {
     "io/files": {"errors", "io", "io/urls"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "solvers": SMALL | TERMS,
+    "features": SMALL,
     "shuffle": SMALL,
     "stream": SMALL | {"io", "pool", "shuffle"},
     "passes": SMALL | {"io", "io/cache", "io/files", "pool", "shuffle", "stream"},
@@ -172,10 +173,10 @@ def decorators(node: Function) -> set[str]:
 
 
 def is_term(node: ast.AST, module: str) -> bool:
-    """A NamedTuple of losses.py, penalties.py or schedules.py, whose methods numba types."""
+    """A NamedTuple of losses.py, penalties.py, schedules.py or features/scaling.py, whose methods numba types."""
     return (
         isinstance(node, ast.ClassDef)
-        and module in ("losses.py", "penalties.py", "schedules.py")
+        and module in ("losses.py", "penalties.py", "schedules.py", "features/scaling.py")
         and any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
     )
 

@@ -48,10 +48,24 @@ def rows_of(rows: list[dict[int, float]]) -> Batch:
     )
 
 
+def scaled_model(**changes: Any) -> Model:
+    """One whose features were scaled in training."""
+    recipe = {"format": "libsvm", "hash_bits": None, "dim": None, "scale": "maxabs"}
+    scale = np.array([1.0, 0.25, 3.0, 1e-39, 2.0**100], np.float32)
+    return small_model(**({"recipe": recipe, "scale": scale} | changes))
+
+
+def same_scale(a: Model, b: Model) -> bool:
+    if a.scale is None or b.scale is None:
+        return a.scale is b.scale
+    return a.scale.dtype == b.scale.dtype == np.float32 and a.scale.tobytes() == b.scale.tobytes()
+
+
 def same(a: Model, b: Model) -> bool:
     rest = ("classes", "loss", "recipe", "config", "provenance", "online")
     return (
-        a.weights.dtype == b.weights.dtype == np.float32
+        same_scale(a, b)
+        and a.weights.dtype == b.weights.dtype == np.float32
         and a.weights.tobytes() == b.weights.tobytes()
         and struct.pack("<d", a.bias) == struct.pack("<d", b.bias)
         and all(getattr(a, name) == getattr(b, name) for name in rest)
@@ -62,6 +76,13 @@ def same(a: Model, b: Model) -> bool:
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "small.safetensors"
     small_model().save(str(path))
+    return path
+
+
+@pytest.fixture(params=[small_model, scaled_model])
+def any_saved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    path = tmp_path / "small.safetensors"
+    request.param().save(str(path))
     return path
 
 
@@ -133,16 +154,67 @@ def test_a_saved_model_is_loaded_bit_for_bit(saved: Path) -> None:
     st.floats(),
     st.lists(st.one_of(st.integers(-(2**53), 2**53), st.floats(-1e6, 1e6), st.text()), min_size=2, max_size=5),
     st.dictionaries(st.text(), st.one_of(st.none(), st.booleans(), st.text(), st.floats(-9, 9))),
+    st.sampled_from([None, 1e-45, 0.3, 3e38]),
 )
 def test_whatever_is_saved_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, weights: list[float], bias: float, classes: list[Any], extra: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    weights: list[float],
+    bias: float,
+    classes: list[Any],
+    extra: Any,
+    factor: float | None,
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.safetensors"
     model = small_model(
         weights=np.array(weights, np.float32), bias=bias, classes=classes, recipe=extra, config=extra, provenance=extra
     )
+    model.scale = None if factor is None else np.full(len(weights), factor, np.float32)
     model.save(str(path))
     assert same(load_model(str(path)), model)
+
+
+def test_factors_are_a_tensor_of_their_own_and_only_where_there_are_any(saved: Path, tmp_path: Path) -> None:
+    assert set(safetensors.numpy.load_file(saved)) == {"bias", "weights"}
+    path = tmp_path / "scaled.safetensors"
+    scaled_model().save(str(path))
+    assert same(load_model(str(path)), scaled_model())
+    tensors = safetensors.numpy.load_file(path)
+    scale = scaled_model().scale
+    assert scale is not None and tensors["scale"].tobytes() == scale.tobytes()
+    assert set(tensors) == {"bias", "weights", "scale"}
+    with safetensors.safe_open(path, "numpy") as opened:
+        assert opened.metadata()["format_version"] == "1"
+
+
+def test_learned_weights_are_those_of_scaled_features() -> None:
+    assert small_model().learned_weights().tobytes() == small_model().weights.tobytes()
+    learned, scale = np.array([0.0, 1.5, -2.25], np.float32), np.array([7.0, 1e-3, 1e20], np.float32)
+    model = small_model(weights=learned * scale, scale=scale)
+    np.testing.assert_allclose(model.learned_weights(), learned, rtol=2e-7)
+    assert model.learned_weights().dtype == np.float32
+
+
+def test_scores_need_no_scaling() -> None:
+    batch = rows_of([{1: 0.3, 2: -7.0}, {4: 1e-3}])
+    assert scaled_model().scores(batch).tobytes() == small_model().scores(batch).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("scale", "says"),
+    [
+        (np.ones(4, np.float32), r"scale is float32 \[4\], and there are 5 weights"),
+        (np.ones(0, np.float32), r"scale is float32 \[0\], and there are 5 weights"),
+        (np.array([1, 1, 0, 1, 1], np.float32), "not positive"),
+        (np.array([1, 1, -1, 1, 1], np.float32), "not positive"),
+        (np.array([1, 1, np.nan, 1, 1], np.float32), "not positive"),
+        (np.array([1, 1, np.inf, 1, 1], np.float32), "not positive"),
+    ],
+)
+def test_factors_that_do_not_fit_the_weights_are_refused(tmp_path: Path, scale: Any, says: str) -> None:
+    path = str(tmp_path / "odd.safetensors")
+    small_model(scale=scale).save(path)
+    with pytest.raises(ModelError, match=rf"odd\.safetensors: damaged model \(.*{says}"):
+        load_model(path)
 
 
 def test_any_safetensors_reader_opens_the_file(saved: Path) -> None:
@@ -190,37 +262,50 @@ def test_a_loaded_model_scores_like_the_saved_one(saved: Path) -> None:
     assert load_model(str(saved)).scores(batch).tobytes() == small_model().scores(batch).tobytes()
 
 
+def test_inspect_shows_how_features_were_scaled(saved: Path, tmp_path: Path) -> None:
+    from streamsvm.cli.inspect import describe, render
+
+    assert describe(str(saved), 3)["scale"] is None and "scaled" not in render(describe(str(saved), 3))
+    path = str(tmp_path / "scaled.safetensors")
+    scaled_model(scale=np.array([1.0, 0.25, 3.0, 1e-3, 2.5e6], np.float32)).save(path)
+    found = describe(path, 3)
+    assert found["scale"] == {"kind": "maxabs", "smallest": float(np.float32(1e-3)), "largest": 2.5e6}
+    assert "\nscaled   maxabs, factors 0.001 to 2.5e+06, part of the weights\n" in render(found)
+    scaled_model(weights=np.empty(0, np.float32), scale=np.empty(0, np.float32)).save(path)
+    assert "factors 1 to 1" in render(describe(path, 3))
+
+
 # Files that are not models.
 
 
 @pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80, 0x20])
-def test_no_byte_can_change_unnoticed(saved: Path, flip: int) -> None:
-    content = saved.read_bytes()
+def test_no_byte_can_change_unnoticed(any_saved: Path, flip: int) -> None:
+    content = any_saved.read_bytes()
     for position in range(len(content)):
         damaged = bytearray(content)
         damaged[position] ^= flip
-        saved.write_bytes(damaged)
+        any_saved.write_bytes(damaged)
         with pytest.raises(ModelError, match=r"small\.safetensors: "):
-            load_model(str(saved))
+            load_model(str(any_saved))
 
 
-def test_no_truncation_is_a_model(saved: Path) -> None:
-    content = saved.read_bytes()
+def test_no_truncation_is_a_model(any_saved: Path) -> None:
+    content = any_saved.read_bytes()
     for length in range(len(content)):
-        saved.write_bytes(content[:length])
+        any_saved.write_bytes(content[:length])
         with pytest.raises(ModelError, match=r"small\.safetensors: (truncated|damaged|not a model)"):
-            load_model(str(saved))
+            load_model(str(any_saved))
     for tail in (b"\0", b" ", content):
-        saved.write_bytes(content + tail)
+        any_saved.write_bytes(content + tail)
         with pytest.raises(ModelError):
-            load_model(str(saved))
+            load_model(str(any_saved))
 
 
 @settings(max_examples=200)
 @given(st.data())
 def test_damaged_spans_are_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "span.safetensors"
-    small_model().save(str(path))
+    data.draw(st.sampled_from([small_model, scaled_model]))().save(str(path))
     content = path.read_bytes()
     start = data.draw(st.integers(0, len(content)))
     stop = data.draw(st.integers(start, min(start + 80, len(content))))
@@ -326,10 +411,16 @@ def test_a_valid_checksum_over_impossible_contents_is_still_refused(put: Put) ->
         path = put("signed.safetensors", content.replace(b"0" * 64, digest))
         with pytest.raises(ModelError, match="damaged model"):
             load_model(path)
-    content = safetensors.numpy.save({"bias": np.zeros(1)}, safetensors_metadata(with_metadata()))
-    digest = hashlib.sha256(content).hexdigest().encode()
-    with pytest.raises(ModelError, match="damaged model"):
-        load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))
+    plain = {"weights": np.zeros(3, np.float32), "bias": np.zeros(1)}
+    for tensors in (
+        {"bias": np.zeros(1)},
+        plain | {"scale": np.ones(3)},
+        plain | {"scale": np.ones((1, 3), np.float32)},
+    ):
+        content = safetensors.numpy.save(tensors, safetensors_metadata(with_metadata()))
+        digest = hashlib.sha256(content).hexdigest().encode()
+        with pytest.raises(ModelError, match="damaged model"):
+            load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))
 
 
 def safetensors_metadata(content: bytes) -> dict[str, str]:
@@ -447,7 +538,8 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 def test_saving_needs_no_second_copy_of_the_weights(tmp_path: Path) -> None:
     import tracemalloc
 
-    model = small_model(weights=np.zeros(2_000_000, np.float32))
+    weights = np.zeros(2_000_000, np.float32)
+    model = small_model(weights=weights, scale=np.ones_like(weights))
     tracemalloc.start()
     try:
         model.save(str(tmp_path / "large.safetensors"))

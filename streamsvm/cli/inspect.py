@@ -1,12 +1,15 @@
 """What is inside a model or a cache, as data and as text."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.errors import SourceError
 from streamsvm.io.urls import scheme_of
+
+if TYPE_CHECKING:
+    from streamsvm.model import Model
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -52,11 +55,20 @@ def _describe_model(file: str, top: int) -> dict[str, Any]:
         "norm": float(np.linalg.norm(model.weights.astype(np.float64))),
         "bias": model.bias,
         "recipe": model.recipe,
+        "scale": _describe_scale(model),
         "provenance": model.provenance,
         "online": model.online,
         "config": model.config,
         "top": [{"index": int(j), "weight": float(model.weights[j])} for j in largest if model.weights[j] != 0],
     }
+
+
+def _describe_scale(model: "Model") -> dict[str, Any] | None:
+    """How features were scaled in training, and the range of the factors."""
+    if model.scale is None:
+        return None
+    low, high = (float(model.scale.min()), float(model.scale.max())) if len(model.scale) else (1.0, 1.0)
+    return {"kind": model.recipe.get("scale"), "smallest": low, "largest": high}
 
 
 def render(found: dict[str, Any]) -> str:
@@ -77,6 +89,9 @@ def render(found: dict[str, Any]) -> str:
         f"from     {', '.join(provenance.get('sources', []))}",
         f"by       streamsvm {provenance.get('streamsvm', '?')}",
     ]
+    if found["scale"]:
+        kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
+        lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")
     if found["top"]:
         lines += ["", f"{'index':>12} {'weight':>14}"]
         lines += [f"{entry['index']:>12} {entry['weight']:>14.6g}" for entry in found["top"]]
