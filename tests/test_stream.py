@@ -29,7 +29,8 @@ TEXT = (
     b"+1 1:0.5 3:1e-3\r\n"
     b"# a comment\n"
     b"\n"
-    b"-1 9:2 2:4 2:0.25 9:1\n"
+    b"-1:0.1234567890123 9:2 2:4 2:0.25 9:1\n"
+    b"1:2\r\n"
     b"1\n"
     b"0 qid:4 123456789:0.1234567890123456789\t5:-7 # 6:1\n"
     b"1 1:16777217.00000000000000000000001 2:1.100000083446502574524572537484345957636833190917968749\n"
@@ -51,11 +52,11 @@ def test_every_block_size(put):
     """Every place where a block can end, with lines longer than blocks."""
     path = put("a", TEXT)
     expected, _ = twin(TEXT)
-    assert len(expected) == 6
+    assert len(expected) == 7
     for block_size in [*range(1, 60), *range(60, len(TEXT) + 20, 7)]:
         found = stream(path, block_size=block_size, threads=1 + block_size % 3)
         assert collect(found) == expected, block_size
-        assert found.tally.rows == 6
+        assert found.tally.rows == 7
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
@@ -169,7 +170,7 @@ def test_an_error_names_file_and_line(put, block_size, threads):
 @pytest.mark.parametrize("block_size", [1, 13, 100, 100_000])
 def test_skipped_rows_are_counted_and_named(put, block_size):
     text = b"".join(line + b"bad %d\n" % i * (i % 50 == 0) for i, line in enumerate(LINES))
-    first, second = put("first", text), put("second", b"1 1:1\n\n1:1 2:2")
+    first, second = put("first", text), put("second", b"1 1:1\n\nqid:1 2:2")
     found = stream(first, second, block_size=block_size, skip_bad=True, max_bad_rows=7)
     assert collect(found) == [*twin(BIG)[0], row(1, [1], [1])]
     assert found.tally.bad_rows == 7
