@@ -83,8 +83,8 @@ class Passes:
     def will_cache(self) -> bool:
         return self._path is not None
 
-    def summary(self) -> tuple[int, set[float]]:
-        """Rows and distinct labels of a complete cache."""
+    def summary(self) -> tuple[int, dict[float, float]]:
+        """Rows of a complete cache, and the weight of the rows with each label."""
         assert self._cache is not None
         rows, _, labels = self._cache.summary()
         return rows, labels

@@ -55,12 +55,14 @@ ROOMS = {
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "solvers": SMALL | TERMS,
     "shuffle": SMALL,
+    "weighting": SMALL,
     "stream": SMALL | {"io", "pool", "shuffle"},
     "passes": SMALL | {"io", "io/cache", "io/files", "pool", "shuffle", "stream"},
     "model": SMALL | {"io/files", "io/urls", "classes", "version"},
     "evaluate": SMALL | {"model", "losses"},
     "config": {"errors", "io/urls"},
     "training": {"classes", "config", "evaluate", "io", "model", "passes", "progress", "solvers", "stream", "version"}
+    | {"weighting"}
     | SMALL
     | TERMS,
     "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "solvers"}

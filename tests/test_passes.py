@@ -129,7 +129,7 @@ def test_fill(path, home, tmp_path):
         made.fill()
         assert made.cached
         made.fill()
-        assert made.summary() == (60, {0.0, 1.0})
+        assert made.summary() == (60, {0.0: 30.0, 1.0: 30.0})
         first = read(made.batches(1))
     with Passes(stream(path, shuffle=7), passes=2) as made:
         assert read(made.batches(1)) == first
@@ -331,7 +331,7 @@ def refusal(kept, made: Stream) -> str:
 
 def test_a_good_cache_is_taken(path, kept):
     with Passes(stream(path), cache=kept) as made:
-        assert made.cached and made.summary() == (60, {0.0, 1.0})
+        assert made.cached and made.summary() == (60, {0.0: 30.0, 1.0: 30.0})
     assert os.path.exists(kept)
 
 
