@@ -209,6 +209,7 @@ class Passes:
         from streamsvm.io.cache import GROUP_FEATURES, GROUP_ROWS
 
         stream = self.stream
+        sampling = {"data.sample": stream.sample, "seed of data.sample": stream.seed}
         return {
             "source": source,
             "group size": [GROUP_ROWS, GROUP_FEATURES],
@@ -216,6 +217,7 @@ class Passes:
             "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
             "data.limit": stream.limit,
             "data.on_bad_row": "skip" if stream.skip_bad else "raise",
+            **(sampling if stream.sample is not None else {}),
         }
 
     def _open(self, path: Path, *, fresh: bool = False) -> None:
