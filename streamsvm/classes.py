@@ -4,6 +4,8 @@ Declared classes are taken in the order given; the first of two is the negative 
 {0, 1} are understood as they stream by. Any other label needs to be declared, or found on a pass that fills the cache.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s
@@ -92,11 +94,12 @@ class ClassMap:
         return codes
 
 
-def classes_from(labels: set[float]) -> list[ClassLabel]:
+def classes_from(labels: Collection[float]) -> list[ClassLabel]:
     """The classes of a whole data set, from the distinct labels seen in it."""
-    if not labels <= {-1.0, 0.0, 1.0} or {-1.0, 0.0} <= labels:
-        return [int(v) if float(v).is_integer() else v for v in sorted(labels)]
-    return [0, 1] if 0.0 in labels else [-1, 1]
+    seen = set(labels)
+    if not seen <= {-1.0, 0.0, 1.0} or {-1.0, 0.0} <= seen:
+        return [int(v) if float(v).is_integer() else v for v in sorted(seen)]
+    return [0, 1] if 0.0 in seen else [-1, 1]
 
 
 @quick

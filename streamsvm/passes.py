@@ -86,8 +86,8 @@ class Passes:
     def will_cache(self) -> bool:
         return self._path is not None
 
-    def summary(self) -> tuple[int, set[float]]:
-        """Rows and distinct labels of a complete cache."""
+    def summary(self) -> tuple[int, dict[float, float]]:
+        """Rows of a complete cache, and the weight of the rows with each label."""
         assert self._cache is not None
         rows, _, labels = self._cache.summary()
         return rows, labels
@@ -222,6 +222,7 @@ class Passes:
         from streamsvm.io.cache import GROUP_FEATURES, GROUP_ROWS
 
         stream = self.stream
+        sampling = {"data.sample": stream.sample, "seed of data.sample": stream.seed}
         return {
             "source": source,
             "group size": [GROUP_ROWS, GROUP_FEATURES],
@@ -229,6 +230,7 @@ class Passes:
             "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
             "data.limit": stream.limit,
             "data.on_bad_row": "skip" if stream.skip_bad else "raise",
+            **(sampling if stream.sample is not None else {}),
         }
 
     def _open(self, path: Path, *, fresh: bool = False) -> None:

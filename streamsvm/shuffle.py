@@ -1,12 +1,15 @@
-"""Shuffling rows on their way: a seeded buffer on a stream, a seeded permutation of a group.
+"""Chance on the way of rows: a seeded buffer on a stream, a seeded permutation of a group, a seeded sample.
 
 The buffer holds N rows. Each arriving row takes the place of a randomly chosen one, which leaves; at the end the rest
 leaves in random order. Random numbers are drawn per row, so the result depends on the order of rows and the seed alone.
 
 Rows live in an arena of (index, value) pairs. New rows are appended; when the arena is full, the live rows are moved to
 its front. It is made at least twice as large as what lives in it, so moving costs about one copy per pair.
+
+A sample keeps a row by a hash of the seed and the row's number in its source, so every pass keeps the same rows.
 """
 
+import math
 from contextlib import closing
 from typing import Any
 
@@ -14,11 +17,12 @@ import numpy as np
 
 from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.errors import ConfigError
-from streamsvm.jit import inlined, kernel
+from streamsvm.jit import inlined, kernel, quick
 
 RUN = 16  # rows that stay together when a group is shuffled
 ROW_BYTES = 24  # of the table of rows
 PAIR_BYTES = 8
+SAMPLE = 0x73616D706C65  # tells a sample's random numbers from those of a buffer with the same seed
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -170,6 +174,14 @@ def taken(batch: Batch, order: Int64s) -> Batch:
     return gather(starts, np.diff(batch.indptr), batch.indices, batch.values, batch.labels, batch.weights, order)
 
 
+def sampled(batch: Batch, share: float, seed: int, first: int) -> Batch:
+    """The rows that belong to a sample of this share, copied; `first` is the number of the batch's first row."""
+    bound = math.ceil(share * 2**53)  # exact: a power of two
+    order = np.empty(batch.rows, np.int64)
+    count = choose_rows(np.uint64(mixed(seed, SAMPLE)), np.uint64(first), np.uint64(bound), order)
+    return taken(batch, order[:count])
+
+
 def gather(starts: Any, lengths: Any, indices: Any, values: Any, labels: Any, weights: Any, order: Any) -> Batch:
     """The rows named by `order`, copied into a batch."""
     indptr = np.zeros(len(order) + 1, np.int64)
@@ -194,6 +206,18 @@ def permute(order, state):
         j = below(bits, i + 1)
         order[i], order[j] = order[j], order[i]
     state[0] = random
+
+
+@quick
+def choose_rows(state, first, bound, order):
+    """Put the places of the chosen rows into `order`, which has one for each row; returns how many there are."""
+    count = 0
+    for i in range(len(order)):
+        _, bits = next_random(state + (first + np.uint64(i)) * _GOLDEN)
+        if bits >> np.uint64(11) < bound:
+            order[count] = i
+            count += 1
+    return count
 
 
 @kernel

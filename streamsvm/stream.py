@@ -1,10 +1,11 @@
 """Stream: a re-iterable of Batches. Bytes become rows on several threads; rows arrive in order on the caller's thread.
 
-    Source --blocks--> parse pool --batches, in order--> limit --> shuffle buffer --> whoever iterates
+    Source --blocks--> parse pool --batches, in order--> limit --> sample --> shuffle buffer --> whoever iterates
 
 Iterating opens the source, leaving the loop closes it, iterating again starts over. The memory of a block (text and
 parsed rows) is one Slot; slots are recycled, and their total size is what bounds the reader. The order of the rows
-that come out depends on the source, `limit`, `shuffle` and the seed alone: never on block size, threads or memory.
+that come out depends on the source, `limit`, `sample`, `shuffle` and the seed alone: never on block size, threads or
+memory. Rows are numbered before a sample is taken: `limit` and the tally count what was read, kept or not.
 """
 
 import os
@@ -15,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from streamsvm.batch import Batch, Batches, Bytes
-from streamsvm.errors import DataError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.io import libsvm
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.libsvm import Dialect, Parsed, Rows
 from streamsvm.io.source import Block, Origin, Source
 from streamsvm.pool import Tokens, ordered
-from streamsvm.shuffle import ShuffleBuffer
+from streamsvm.shuffle import ShuffleBuffer, sampled
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 SHARES = 4  # a quarter of the memory budget goes to blocks in flight, another to a shuffle buffer
@@ -107,15 +108,19 @@ class Stream:
         skip_bad: bool = False,
         max_bad_rows: int = 1000,
         limit: int | None = None,
+        sample: float | None = None,
         shuffle: int = 0,
         seed: int = 0,
         reading: Reading = Reading(),
     ) -> None:
+        if sample is not None and not 0.0 < sample <= 1.0:
+            raise ConfigError(f"data.sample: the share of rows to keep must be above 0 and at most 1, not {sample:g}")
         self.source = source
         self.dialect = dialect
         self.skip_bad = skip_bad
         self.max_bad_rows = max_bad_rows
         self.limit = limit
+        self.sample = float(sample) if sample is not None and sample < 1.0 else None
         self.shuffle = shuffle
         self.seed = seed
         self.reading = reading
@@ -156,6 +161,8 @@ class Stream:
         with closing(ordered(produce, work, tokens, threads)) as blocks:
             for block, parsed in blocks:
                 batch, error = self._account(block, parsed)
+                if self.sample is not None:
+                    batch = sampled(batch, self.sample, self.seed, self.tally.rows - batch.rows)
                 if batch.rows:
                     yield batch
                 if error:
@@ -197,12 +204,15 @@ def open_stream(
     labelled: bool = True,
     hash_bits: int | None = None,
     limit: int | None = None,
+    sample: float | None = None,
     shuffle: int = 0,
     seed: int = 0,
     memory: int = 1_000_000_000,
     threads: int = 0,
 ) -> Stream:
     """Batches of LIBSVM text from paths, globs, directories, urls or `-`; labels are as written in the text.
+
+    `limit` reads the first rows only, `sample` keeps a share of what is read, `shuffle` mixes that in a buffer of rows.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "tiny.svm")
@@ -216,6 +226,7 @@ def open_stream(
         Source([urls] if isinstance(urls, str) else urls),
         Dialect(labelled=labelled, mask=libsvm.index_mask(hash_bits)),
         limit=limit,
+        sample=sample,
         shuffle=shuffle,
         seed=seed,
         reading=Reading(memory=memory, threads=threads),

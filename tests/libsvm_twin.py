@@ -30,16 +30,18 @@ def single(token: bytes) -> np.float32:
 
 
 def twin_row(line: bytes, dialect: Dialect = Dialect()):
-    """The row of a line as (label, indices, values), None where it has none; BadRowError where it is malformed."""
+    """The row of a line as `row` shows it, None where there is none; BadRowError where it is malformed."""
     tokens = [token for token in re.split(rb"[ \t\r]+", line.split(b"#", 1)[0]) if token]
     if not tokens:
         return None
-    label = np.float32(np.nan)
-    if NUMBER.fullmatch(tokens[0]):
-        label = single(tokens.pop(0))
+    label, weight = np.float32(np.nan), np.float32(1)
+    name, colon, number = tokens[0].partition(b":")
+    if NUMBER.fullmatch(name) and (not colon or dialect.labelled or not name.isdigit()):
+        del tokens[0]
+        label, weight = single(name), single(number) if colon else weight
     elif dialect.labelled:
         raise BadRowError
-    if abs(label) > 2**24:
+    if abs(label) > 2**24 or weight < 0:
         raise BadRowError
     features: dict[int, np.float32] = {}
     for token in tokens:
@@ -53,7 +55,7 @@ def twin_row(line: bytes, dialect: Dialect = Dialect()):
             features[key] = features[key] + single(value) if key in features else single(value)
     if np.isinf(list(features.values())).any():
         raise BadRowError
-    return row(label, sorted(features), [features[index] for index in sorted(features)])
+    return row(label, sorted(features), [features[index] for index in sorted(features)], abs(weight))
 
 
 def twin(text: bytes, dialect: Dialect = Dialect()):

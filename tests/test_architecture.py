@@ -56,12 +56,14 @@ ROOMS = {
     "solvers": SMALL | TERMS,
     "features": SMALL,
     "shuffle": SMALL,
+    "weighting": SMALL,
     "stream": SMALL | {"io", "pool", "shuffle"},
     "passes": SMALL | {"io", "io/cache", "io/files", "pool", "shuffle", "stream"},
     "model": SMALL | {"io/files", "io/urls", "classes", "version"},
     "evaluate": SMALL | {"model", "losses"},
     "config": {"errors", "io/urls"},
     "training": {"classes", "config", "evaluate", "io", "model", "passes", "progress", "solvers", "stream", "version"}
+    | {"weighting"}
     | SMALL
     | TERMS,
     "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "solvers"}

@@ -176,3 +176,4 @@ def test_classes_found_in_a_whole_data_set(labels: set[float], expected: list[An
     found = classes_from(labels)
     assert found == expected and [type(name) for name in found] == [type(name) for name in expected]
     assert codes(ClassMap(found), *labels) == [expected.index(label) for label in labels]
+    assert classes_from(sorted(labels)) == classes_from(dict.fromkeys(labels, 1.0)) == expected

@@ -129,10 +129,39 @@ def test_fill(path, home, tmp_path):
         made.fill()
         assert made.cached
         made.fill()
-        assert made.summary() == (60, {0.0, 1.0})
+        assert made.summary() == (60, {0.0: 30.0, 1.0: 30.0})
         first = read(made.batches(1))
     with Passes(stream(path, shuffle=7), passes=2) as made:
         assert read(made.batches(1)) == first
+
+
+def test_weights_go_through_the_cache(put, home):
+    text = b"1:2.5 1:1\n-1 2:1\n1:0 3:1\n-1:0.125\n" * 10 + b"-1:3 1:1"
+    with Passes(stream(put("weighted.svm", text), block_size=50), passes=3) as made:
+        assert [read(made.batches(number)) for number in (1, 2, 3)] == [twin(text)[0]] * 3
+        assert made.summary() == (41, {-1.0: 14.25, 1.0: 25.0})
+
+
+@pytest.mark.parametrize("shuffle", [0, 7])
+def test_the_same_sample_in_every_pass(path, home, tmp_path, shuffle):
+    """Cached, read from the cache, or read from the source again."""
+
+    def orders(cache, **options):
+        return all_passes(
+            Passes(stream(path, sample=0.3, shuffle=shuffle, seed=4, **options), cache=cache, passes=3), 3
+        )
+
+    kept = read(stream(path, sample=0.3, seed=4).in_order())
+    assert 5 < len(kept) < 40
+    once = orders("auto")
+    assert all(sorted(rows) == sorted(kept) for rows in once)
+    place = str(tmp_path / "c.arrow")
+    assert orders(place) == orders(place) == orders("auto", block_size=33) == once
+    uncached = orders("off")
+    assert uncached[0] == once[0] and all(sorted(rows) == sorted(kept) for rows in uncached)
+    with Passes(stream(path, sample=0.3, shuffle=shuffle, seed=4), cache=place) as made:
+        rows, labels = made.summary()
+        assert rows == len(kept) == sum(labels.values())
 
 
 def test_the_fraction_of_a_pass(path, home):
@@ -331,7 +360,7 @@ def refusal(kept, made: Stream) -> str:
 
 def test_a_good_cache_is_taken(path, kept):
     with Passes(stream(path), cache=kept) as made:
-        assert made.cached and made.summary() == (60, {0.0, 1.0})
+        assert made.cached and made.summary() == (60, {0.0: 30.0, 1.0: 30.0})
     assert os.path.exists(kept)
 
 
@@ -358,10 +387,22 @@ def test_other_files(path, kept, put):
         ({"skip_bad": True}, "data.on_bad_row was raise and is now skip"),
         ({"dialect": Dialect(mask=7)}, "hash mask and index limit"),
         ({"dialect": Dialect(limit=1000)}, "hash mask and index limit"),
+        ({"sample": 0.5}, "data.sample was None and is now 0.5"),
     ],
 )
 def test_other_options(path, kept, options, named):
     assert named in refusal(kept, stream(path, **options))
+
+
+def test_another_sample(path, tmp_path):
+    place = str(tmp_path / "sampled.arrow")
+    all_passes(Passes(stream(path, sample=0.5, seed=1), cache=place), 1)
+    with Passes(stream(path, sample=0.5, seed=1, shuffle=5), cache=place) as made:
+        assert made.cached
+    assert "seed of data.sample was 1 and is now 2" in refusal(place, stream(path, sample=0.5, seed=2))
+    assert "data.sample was 0.5 and is now 0.25" in refusal(place, stream(path, sample=0.25, seed=1))
+    assert "data.sample was 0.5 and is now None" in refusal(place, stream(path, seed=1))
+    assert "data.sample was 0.5 and is now None" in refusal(place, stream(path, sample=1.0, seed=1))
 
 
 def test_other_groups(path, kept, monkeypatch):
@@ -369,7 +410,7 @@ def test_other_groups(path, kept, monkeypatch):
     assert "group size was [8, 40] and is now [9, 40]" in refusal(kept, stream(path))
 
 
-@pytest.mark.parametrize("options", [{"shuffle": 5}, {"seed": 9}, {"block_size": 33}])
+@pytest.mark.parametrize("options", [{"shuffle": 5}, {"seed": 9}, {"block_size": 33}, {"sample": 1.0, "seed": 9}])
 def test_options_that_do_not_change_the_rows(path, kept, options):
     with Passes(stream(path, **options), cache=kept) as made:
         assert made.cached

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from libsvm_twin import collect, row, rows_of, twin
 
-from streamsvm.errors import DataError, SourceError
+from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
 from streamsvm.stream import Reading, Stream, available_cores, open_stream
@@ -29,7 +29,8 @@ TEXT = (
     b"+1 1:0.5 3:1e-3\r\n"
     b"# a comment\n"
     b"\n"
-    b"-1 9:2 2:4 2:0.25 9:1\n"
+    b"-1:0.1234567890123 9:2 2:4 2:0.25 9:1\n"
+    b"1:2\r\n"
     b"1\n"
     b"0 qid:4 123456789:0.1234567890123456789\t5:-7 # 6:1\n"
     b"1 1:16777217.00000000000000000000001 2:1.100000083446502574524572537484345957636833190917968749\n"
@@ -51,11 +52,11 @@ def test_every_block_size(put):
     """Every place where a block can end, with lines longer than blocks."""
     path = put("a", TEXT)
     expected, _ = twin(TEXT)
-    assert len(expected) == 6
+    assert len(expected) == 7
     for block_size in [*range(1, 60), *range(60, len(TEXT) + 20, 7)]:
         found = stream(path, block_size=block_size, threads=1 + block_size % 3)
         assert collect(found) == expected, block_size
-        assert found.tally.rows == 6
+        assert found.tally.rows == 7
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
@@ -169,7 +170,7 @@ def test_an_error_names_file_and_line(put, block_size, threads):
 @pytest.mark.parametrize("block_size", [1, 13, 100, 100_000])
 def test_skipped_rows_are_counted_and_named(put, block_size):
     text = b"".join(line + b"bad %d\n" % i * (i % 50 == 0) for i, line in enumerate(LINES))
-    first, second = put("first", text), put("second", b"1 1:1\n\n1:1 2:2")
+    first, second = put("first", text), put("second", b"1 1:1\n\nqid:1 2:2")
     found = stream(first, second, block_size=block_size, skip_bad=True, max_bad_rows=7)
     assert collect(found) == [*twin(BIG)[0], row(1, [1], [1])]
     assert found.tally.bad_rows == 7
@@ -283,6 +284,108 @@ def test_shuffle_does_not_depend_on_blocks(put):
     assert sorted(limited) == sorted(twin(BIG)[0][:20])
 
 
+# Samples.
+
+NUMBERED = b"".join(b"1 %d:1\n" % i for i in range(4000))
+
+
+def numbers(found) -> list[int]:
+    return [int(index) for batch in found for index in batch.indices[batch.indptr[0] : batch.indptr[-1]]]
+
+
+def test_a_sample_depends_on_seed_and_rows_alone(put):
+    path = put("a", NUMBERED)
+    kept = numbers(stream(path, sample=0.1, seed=3))
+    assert kept == sorted(set(kept))
+    for block_size, threads in ((8, 1), (100, 3), (5000, 2), (10**6, 4)):
+        found = stream(path, sample=0.1, seed=3, block_size=block_size, threads=threads)
+        assert numbers(found) == kept and numbers(found) == kept, "and the same again"
+        assert (found.tally.rows, found.tally.bytes) == (4000, len(NUMBERED)), "what was read is counted"
+    rows = collect(stream(path, block_size=777))
+    assert collect(stream(path, sample=0.1, seed=3)) == [rows[i] for i in kept]
+
+
+def test_only_good_rows_are_numbered(put):
+    text = NUMBERED.replace(b"\n", b"\n\n# x\nbad\n")
+    found = stream(put("a", text), sample=0.1, seed=3, skip_bad=True, max_bad_rows=4000, block_size=3000)
+    assert numbers(found) == numbers(stream(put("b", NUMBERED), sample=0.1, seed=3))
+    assert found.tally.bad_rows == 4000
+
+
+def test_a_sample_goes_on_from_file_to_file(put):
+    lines = NUMBERED.splitlines(keepends=True)
+    parts = [put("a", b"".join(lines[:1111])), put("b", b"".join(lines[1111:]))]
+    assert numbers(stream(*parts, sample=0.3)) == numbers(stream(put("c", NUMBERED), sample=0.3))
+
+
+@pytest.mark.parametrize("share", [0.003, 0.1, 0.5, 0.9, 0.999])
+def test_the_share_of_a_sample(put, share):
+    path = put("a", NUMBERED * 5)
+    for seed in (0, 1, 2**70):
+        count = len(numbers(stream(path, sample=share, seed=seed)))
+        assert abs(count - 20_000 * share) < 4 * (20_000 * share * (1 - share)) ** 0.5
+
+
+def test_samples_of_other_seeds_are_other_samples(put):
+    """They share as many rows as chance wants, and a larger sample of a seed holds the smaller one."""
+    path = put("a", NUMBERED)
+    samples = [set(numbers(stream(path, sample=0.5, seed=seed))) for seed in range(6)]
+    for i, one in enumerate(samples):
+        assert set(numbers(stream(path, sample=0.2, seed=i))) < one
+        for other in samples[:i]:
+            assert abs(len(one & other) - 1000) < 5 * 750**0.5
+
+
+def test_a_sample_of_everything_costs_nothing(put, monkeypatch):
+    from streamsvm import stream as room
+
+    monkeypatch.setattr(room, "sampled", None)
+    path = put("a", BIG)
+    assert collect(stream(path, sample=1.0)) == collect(stream(path, sample=None)) == twin(BIG)[0]
+
+
+def test_a_sample_of_the_first_rows(put):
+    """The limit counts rows before the sample is taken."""
+    path = put("a", NUMBERED)
+    whole = numbers(stream(path, sample=0.25, seed=5))
+    for limit in (0, 1, 50, 3999, 4000, 9999):
+        for block_size in (60, 10**6):
+            found = stream(path, sample=0.25, seed=5, limit=limit, block_size=block_size)
+            assert numbers(found) == [i for i in whole if i < limit]
+            assert found.tally.rows == min(limit, 4000)
+
+
+def test_a_shuffled_sample(put):
+    path = put("a", NUMBERED)
+    kept = numbers(stream(path, sample=0.25, seed=5, limit=3000))
+    once = numbers(stream(path, sample=0.25, seed=5, limit=3000, shuffle=100))
+    assert sorted(once) == kept != once
+    assert numbers(stream(path, sample=0.25, seed=5, limit=3000, shuffle=100, block_size=99, threads=1)) == once
+    with_another = stream(path, sample=0.25, seed=5, limit=3000, shuffle=100)
+    assert sorted(numbers(with_another.batches(seed=9))) == kept, "the seed of a pass mixes, it does not choose"
+    assert numbers(with_another.batches(seed=9)) != once
+
+
+def test_rows_before_an_error_are_sampled_too(put):
+    path = put("a", NUMBERED + b"x\n")
+    whole = collect(stream(put("b", NUMBERED), sample=0.1))
+    for block_size in (50, 10**6):
+        rows, message = broken(stream(path, sample=0.1, block_size=block_size))
+        assert rows == whole and ":4001: 'x'" in message
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.0001, 2, float("nan"), float("inf")])
+def test_what_is_no_share(put, share):
+    path = put("a", BIG)
+    with pytest.raises(
+        ConfigError, match=r"data\.sample: the share of rows to keep must be above 0 and at most 1, not "
+    ):
+        stream(path, sample=share)
+    with pytest.raises(ConfigError, match=r"data\.sample"):
+        open_stream(path, sample=share)
+    assert collect(stream(path, sample=1e-300)) == []
+
+
 # Dialects and the door for users.
 
 
@@ -300,6 +403,8 @@ def test_open_stream(put):
     assert collect(open_stream([second, first], hash_bits=2, threads=1)) == [row(-1, [3], [1]), row(1, [1], [3])]
     assert collect(open_stream([first, second], limit=1, memory=10**6)) == [row(1, [1, 5], [1, 2])]
     assert collect(open_stream(put("third", b"2:1\n"), labelled=False)) == [row(np.nan, [2], [1])]
+    big = put("big", BIG)
+    assert collect(open_stream(big, sample=0.5, seed=7)) == collect(stream(big, sample=0.5, seed=7)) != twin(BIG)[0]
 
 
 CO_PROCESS = """

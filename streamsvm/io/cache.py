@@ -216,26 +216,37 @@ class Cache:
             labels, weights, indices, values = record.columns
             if not indices.offsets.equals(values.offsets):
                 raise ValueError("rows have more indices than values, or fewer")
-            return Batch(
+            batch = Batch(
                 indices.offsets.to_numpy().astype(np.int64),
                 indices.values.to_numpy(zero_copy_only=True),
                 values.values.to_numpy(zero_copy_only=True),
                 labels.to_numpy(zero_copy_only=True),
                 weights.to_numpy(zero_copy_only=True),
             )
+            if not sound_numbers(batch.labels, batch.weights):
+                raise ValueError("labels are not finite, or weights are not, or are negative")
+            return batch
         except (pa.ArrowException, OSError, ValueError) as error:
             raise ModelError(f"{self.path}: group {number} of the cache is damaged ({reason(error)})") from error
 
-    def summary(self) -> tuple[int, int, set[float]]:
-        """Rows, features, and the distinct labels; reads the label column once."""
+    def summary(self) -> tuple[int, int, dict[float, float]]:
+        """Rows, features, and for each label the weight of its rows, added up in double, in the order of the rows.
+
+        Labels and weights are read once, the features themselves not at all.
+        """
         rows = features = 0
-        labels: set[float] = set()
+        known, totals = np.empty(0, np.float32), np.empty(0, np.float64)
         for number in range(self.groups):
             batch = self._load(number)
             rows += batch.rows
             features += batch.features
-            labels.update(np.unique(batch.labels).tolist())
-        return rows, features, labels
+            row = add_weights(batch.labels, batch.weights, 0, known, totals)
+            while row >= 0:
+                label = batch.labels[row] + np.float32(0.0)  # -0 is 0
+                place = np.searchsorted(known, label)
+                known, totals = np.insert(known, place, label), np.insert(totals, place, 0.0)
+                row = add_weights(batch.labels, batch.weights, row, known, totals)
+        return rows, features, dict(zip(known.tolist(), totals.tolist(), strict=True))
 
     def refuse_if_stale(self, expected: Fingerprint | None) -> None:
         """ModelError when this is not a cache of what `expected` describes."""
@@ -275,6 +286,36 @@ def unknown_label(labels, known):
         if not found:
             return True
     return False
+
+
+@quick
+def sound_numbers(labels, weights):
+    """Whether labels are finite, and weights finite and not negative."""
+    sound = True
+    for i in range(len(labels)):
+        sound &= (np.abs(labels[i]) < np.inf) & (weights[i] >= 0.0) & (weights[i] < np.inf)
+    return sound
+
+
+@quick
+def add_weights(labels, weights, first, known, totals):
+    """Add the weights of rows from `first` on to the totals of their labels, of which the sorted `known` ones have one.
+
+    Returns the first row whose label is not known, or -1.
+    """
+    for i in range(first, len(labels)):
+        label = labels[i]
+        low, high = 0, len(known)
+        while low < high:
+            middle = (low + high) // 2
+            if known[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(known) or known[low] != label:
+            return i
+        totals[low] += weights[i]
+    return -1
 
 
 def _difference(stored: Fingerprint, expected: Fingerprint) -> str:

@@ -1,4 +1,9 @@
-"""LIBSVM text to batches: `label [qid:n] index:value index:value ... [# comment]`, one row a line.
+"""LIBSVM text to batches: `label[:weight] [qid:n] index:value index:value ... [# comment]`, one row a line.
+
+A weight is a number from 0 on, in single precision; without one a row weighs 1. Where rows may come without a label
+(predict), `3:0.5` at the start of a row could be either, and is a feature: mere digits before the colon are an index.
+No index has a sign, a point or an exponent, so `+1:2.5` and `1.0:2.5` are a label and its weight there too. Where
+labels are expected, a row without one cannot be told from a row with a weight: `3:0.5` is then label 3, weight 0.5.
 
 The kernel walks the bytes once. Eight bytes are looked at in one word, so the usual token (`123:0.123456`) costs two
 loads and no loop; everything unusual (long numbers, exponents, tabs, comments) takes the general path beside it.
@@ -30,6 +35,7 @@ from streamsvm.jit import cold, inlined, kernel
 # How a row can be wrong, as the kernel reports it.
 OK = 0
 BAD_LABEL, NO_LABEL, LABEL_RANGE, BAD_TOKEN, BAD_VALUE, VALUE_RANGE, INDEX_RANGE = range(1, 8)
+BAD_WEIGHT, NEGATIVE_WEIGHT, WEIGHT_RANGE = range(8, 11)
 
 LARGEST_INDEX = 2**32 - 1
 LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
@@ -118,7 +124,6 @@ def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip:
     batch = Batch(
         out.indptr[: row + 1], out.indices[:feature], out.values[:feature], out.labels[:row], out.weights[:row]
     )
-    batch.weights.fill(1.0)
     return Parsed(batch, lines, faults)
 
 
@@ -132,7 +137,7 @@ def _parse_exactly(
         keys = out.keys[0] if out.keys else np.empty(0, np.uint64)
         status, position, rows, features, lines, hard, wanted = parse_rows(
             text, start, stop, row, feature, dialect.labelled, dialect.limit, dialect.mask,
-            out.indptr, out.indices, out.values, out.labels, keys, at, decided, known,
+            out.indptr, out.indices, out.values, out.labels, out.weights, keys, at, decided, known,
         )  # fmt: skip
         if wanted > len(keys):
             out.keys[:] = [np.empty(wanted, np.uint64)]
@@ -171,6 +176,9 @@ def _explain(text: Bytes, status: int, position: int) -> tuple[str, int]:
             BAD_VALUE: f"{shown} is not index:value: the value is not a number",
             VALUE_RANGE: f"{shown}: the value does not fit in single precision (largest is 3.4e38)",
             INDEX_RANGE: f"{shown}: the index is too large for this model or for 32 bits",
+            BAD_WEIGHT: f"{shown}: a row starts with label:weight, and this weight is not a number",
+            NEGATIVE_WEIGHT: f"{shown}: a row starts with label:weight, and this weight is negative",
+            WEIGHT_RANGE: f"{shown}: the weight of the row does not fit in single precision (largest is 3.4e38)",
         }[status]
     return message, position + len(_found(_LINE, text, position))
 
@@ -186,6 +194,36 @@ def skip_line(text, position):
 def starts_qid(text, position):
     """Whether `qid:` stands at `position`."""
     return load64(text, position) & np.uint64(0xFFFFFFFF) == np.uint64(0x3A646971)
+
+
+@cold
+def is_index(text, start, stop):
+    """Whether the number text[start:stop] has nothing but digits."""
+    digits = True
+    for k in range(start, stop):
+        digits &= 48 <= text[k] <= 57
+    return digits
+
+
+@cold
+def read_weight(text, start, hard, hard_at, hard_value, hard_known):
+    """A row's weight at `start`: what is wrong with it, its value, the position after it, and hard numbers met."""
+    status, value, position = read_number(text, start)
+    if status == HARD:
+        if hard < hard_known:
+            value = hard_value[hard]
+        elif hard < len(hard_at):
+            hard_at[hard] = start
+        hard += 1
+    c = text[position]
+    fault = OK
+    if status == NOT_A_NUMBER or not (c == 32 or c == 9 or c == 10 or c == 13 or c == 35):
+        fault = BAD_WEIGHT
+    elif status == TOO_LARGE or np.isinf(value):
+        fault = WEIGHT_RANGE
+    elif value < 0.0:
+        fault = NEGATIVE_WEIGHT
+    return fault, np.abs(value), position, hard  # -0 is 0
 
 
 @cold
@@ -249,7 +287,7 @@ def merge_row(indices, values, keys, scratch):
 @kernel
 def parse_rows(
     text, start, stop, row, feature, labelled, limit, mask,
-    indptr, indices, values, labels, keys, hard_at, hard_value, hard_known,
+    indptr, indices, values, labels, weights, keys, hard_at, hard_value, hard_known,
 ):  # fmt: skip
     """Rows of text[start:stop] appended after `row` rows and `feature` features.
 
@@ -287,10 +325,20 @@ def parse_rows(
             if np.abs(value) > LARGEST_LABEL:
                 return LABEL_RANGE, token, row, begun, lines, hard, wanted
             labels[row] = value
+            weights[row] = 1.0
+        elif c == 58 and status != NOT_A_NUMBER and (labelled or not is_index(text, token, position)):
+            if status == TOO_LARGE or np.abs(value) > LARGEST_LABEL:
+                return LABEL_RANGE, token, row, begun, lines, hard, wanted
+            labels[row] = value
+            fault, value, position, hard = read_weight(text, position + 1, hard, hard_at, hard_value, hard_known)
+            if fault != OK:
+                return fault, token, row, begun, lines, hard, wanted
+            weights[row] = value
         elif c == 58 or starts_qid(text, token):
             if labelled:
                 return NO_LABEL, token, row, begun, lines, hard, wanted
             labels[row] = np.nan
+            weights[row] = 1.0
             position = token
         elif status == TOO_LARGE:
             return LABEL_RANGE, token, row, begun, lines, hard, wanted

@@ -90,10 +90,69 @@ def test_the_usual_group(tmp_path):
 
 
 def test_summary(tmp_path, small):
-    path = write(tmp_path / "c", made([3, 0, 4] * 10))
+    batch = made([3, 0, 4] * 10)
+    path = write(tmp_path / "c", batch)
     rows, features, labels = Cache(path).summary()
-    assert (rows, features) == (30, 70) and labels == {-1.0, 0.0, 1.0}
-    assert Cache(write(path, made([]))).summary() == (0, 0, set())
+    assert (rows, features) == (30, 70) and list(labels) == [-1.0, 0.0, 1.0]
+    assert labels == totals(batch)
+    assert Cache(write(path, made([]))).summary() == (0, 0, {})
+
+
+def totals(batch) -> dict[float, float]:
+    """Weights added up in double, row by row."""
+    found: dict[float, float] = {}
+    for label, weight in zip(batch.labels.tolist(), batch.weights.tolist(), strict=True):
+        found[label] = found.get(label, 0.0) + weight
+    return found
+
+
+weights = st.sampled_from([0.0, 1.0, 0.1, 1e-30, 3e38, 16777216.0, 1e-45]) | st.floats(0, 100, width=32)
+labels = st.sampled_from([-1.0, 1.0, 0.0, -0.0, 2.5, 7.0]) | st.integers(-3, 90).map(float)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(labels, weights), max_size=60), st.integers(1, 20))
+def test_totals_do_not_depend_on_groups(tmp_path_factory, pairs, size):
+    """The very sums of a loop over the rows, whatever the groups, with labels that come late or have no weight."""
+    path = tmp_path_factory.mktemp("cache") / "c.arrow"
+    batch = made([0] * len(pairs))._replace(
+        labels=np.array([label for label, _ in pairs], np.float32),
+        weights=np.array([weight for _, weight in pairs], np.float32),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "GROUP_ROWS", size)
+        cache = Cache(write(path, batch))
+        rows, features, found = cache.summary()
+        cache.close()
+    assert (rows, features) == (len(pairs), 0)
+    assert found == totals(batch) and list(found) == sorted(found)
+    assert not any(np.signbit(label) for label in found if label == 0)
+
+
+def test_totals_of_many_classes(tmp_path):
+    batch = made([0] * 20_000)._replace(labels=np.random.default_rng(1).integers(0, 9000, 20_000).astype(np.float32))
+    assert Cache(write(tmp_path / "c", batch)).summary() == (20_000, 0, totals(batch))
+
+
+def test_sums_are_in_double(tmp_path):
+    """In single precision a total stands still at 2^24."""
+    batch = made([0] * 3)._replace(labels=np.ones(3, np.float32), weights=np.array([2**24, 1, 1], np.float32))
+    assert Cache(write(tmp_path / "c", batch)).summary()[2] == {1.0: 2**24 + 2}
+
+
+@pytest.mark.parametrize("array", ["labels", "weights"])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -1.0])
+def test_numbers_that_are_none(tmp_path, array, number):
+    """What the parser never makes cannot come out of a cache either."""
+    batch = made([1, 0, 2])
+    getattr(batch, array)[1] = number
+    path = write(tmp_path / "c", batch)
+    if (array, number) == ("labels", -1.0):
+        assert groups(path) == [rows_of(batch)]
+        return
+    assert "group 0 of the cache is damaged (labels are not finite" in refused(path)
+    with pytest.raises(ModelError, match="group 0 of the cache is damaged"):
+        Cache(path).summary()
 
 
 def test_the_writer_knows_what_it_wrote(tmp_path):

@@ -10,6 +10,7 @@ from streamsvm.io.decimals import PADDING
 from streamsvm.io.libsvm import SHOWN, Dialect, parse
 
 UNLABELLED = Dialect(labelled=False)
+HARD = "1.00000017881393421514957253748434595763683319091796875"  # 1 + 3 * 2^-24 - 2^-53: needs every digit
 
 
 def only(text: bytes, dialect: Dialect = Dialect()):
@@ -78,6 +79,79 @@ def test_lines_without_a_row(text):
     assert result.lines == 2 * text.count(b"\n") + 1
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    {
+        "+1:2.5 3:0.5 7:1": row(1, [3, 7], [0.5, 1], 2.5),
+        "-1:0.1 3:1": row(-1, [3], [1], 0.1),
+        "1:2 3:1": row(1, [3], [1], 2),
+        "1:1 2:2": row(1, [2], [2], 1),
+        "0:0 1:1": row(0, [1], [1], 0),
+        "1:-0 1:1": row(1, [1], [1], 0),
+        "1:-1e-99": row(1, [], [], 0),  # judged as rounded
+        "1:+2": row(1, [], [], 2),
+        "1.5e0:.5": row(1.5, [], [], 0.5),
+        "1:5.": row(1, [], [], 5),
+        "1:1e-3\t3:1": row(1, [3], [1], 1e-3),
+        "  2:3\t": row(2, [], [], 3),
+        "1:2\r": row(1, [], [], 2),
+        "1:2.5 \r": row(1, [], [], 2.5),
+        "1:2#3:4": row(1, [], [], 2),
+        "1:2 #": row(1, [], [], 2),
+        "1:2 qid:7 3:1": row(1, [3], [1], 2),
+        "1:2 5:1 3:2 5:1": row(1, [3, 5], [2, 2], 2),
+        "16777216:1": row(2**24, [], [], 1),
+        "1:3.4028235e38": row(1, [], [], 3.4028235e38),
+        "1:1e-45": row(1, [], [], 1e-45),
+        f"1:{HARD} 1:{HARD}": row(1, [1], [1 + 2**-22], 1 + 2**-22),
+        f"{HARD}:{HARD}": row(1 + 2**-22, [], [], 1 + 2**-22),
+    }.items(),
+)
+def test_weights(text, expected):
+    for end in ("", "\r", " ", "\t", "# x"):
+        assert only(f"{text}{end}".encode()) == expected
+    agrees_with_twin(b"1 1:1\n" + text.encode() + b"\n-1 2:2\n")
+
+
+def test_a_weight_is_that_of_its_own_row_only():
+    text = b"1:2 1:1\n1 1:1\nx\n-1:0.5\n1:y 2:2\n-1\n\n0:0 3:3\n1 3:3\n"
+    assert parsed(text).batch.weights.tolist() == [2, 1, 0.5, 1, 0, 1]
+    agrees_with_twin(text)
+
+
+def test_every_place_where_a_block_can_end():
+    """Weighted rows, cut after every line: the room is used again, and every row has its own weight."""
+    text = b"+1:2.5 3:0.5\n-1 7:1\r\n1:0\t3:1 # x\n2:%b 1:1\n-1\n1:3#\n" % HARD.encode()
+    lines = text.splitlines(keepends=True)
+    room, _ = fenced_rows(len(text))
+    for cut in range(len(lines) + 1):
+        found = []
+        for part in (b"".join(lines[:cut]), b"".join(lines[cut:])):
+            result = parse(FENCE.hold(part + bytes(PADDING)), 0, len(part), Dialect(), room)
+            assert not result.faults
+            found += rows_of(result.batch)
+        assert found == twin(text)[0]
+
+
+def test_weights_where_labels_may_be_missing():
+    """Digits before the colon are an index there; what no index can be is a label with its weight."""
+    text = b"3:0.5 7:1\n+1:2 3:1\n-1:0.5\n1.0:2 1:1\n1e0:4\n1:2\n1:-2 3:1\n00:1\n5 1:2\n.5:.5\nqid:1 +1:2\n"
+    result = parsed(text, UNLABELLED)
+    nan = np.nan
+    assert rows_of(result.batch) == [
+        row(nan, [3, 7], [0.5, 1]), row(1, [3], [1], 2), row(-1, [], [], 0.5), row(1, [1], [1], 2), row(1, [], [], 4),
+        row(nan, [1], [2]), row(nan, [1, 3], [-2, 1]), row(nan, [0], [1]), row(5, [1], [2]), row(0.5, [], [], 0.5),
+    ]  # fmt: skip
+    assert [(fault.line, fault.message) for fault in result.faults] == [(10, "'+1:2' is not index:value")]
+    agrees_with_twin(text, UNLABELLED)
+    for bad in (b"+1:-2 3:1\n", b"-1: 3:1\n", b"1.0:x\n", b"-1:2:3\n", b"+99999999999:1\n", b"-1e99:1\n"):
+        assert len(parsed(bad, UNLABELLED).faults) == 1
+        agrees_with_twin(bad, UNLABELLED)
+    long = b"1" * 60 + b":1\n"
+    assert "index is too large" in parsed(long, UNLABELLED).faults[0].message
+    assert "2^24" in parsed(long).faults[0].message
+
+
 def test_unlabelled_rows():
     text = b"1:2 3:4\n5 1:2\nqid:3 7:1\n-1\n3:1 1:2\n# no row\n\n+1 3:1\n12345678:1\n1:1#2"
     rows = rows_of(parsed(text, UNLABELLED).batch)
@@ -86,8 +160,9 @@ def test_unlabelled_rows():
         row(nan, [1, 3], [2, 4]), row(5, [1], [2]), row(nan, [7], [1]), row(-1, [], []), row(nan, [1, 3], [2, 1]),
         row(1, [3], [1]), row(nan, [12345678], [1]), row(nan, [1], [1]),
     ]  # fmt: skip
-    assert [fault.line for fault in parsed(text).faults] == [0, 2, 4, 8, 9]
-    assert "no label" in parsed(text).faults[0].message and "no label" in parsed(text).faults[1].message
+    (fault,) = parsed(text).faults
+    assert fault.line == 2 and "no label" in fault.message
+    assert rows_of(parsed(text).batch)[0] == row(1, [3], [4], 2), "a row that should have a label is taken to have one"
 
 
 # What is refused.
@@ -101,12 +176,24 @@ MALFORMED = {
         "1 1 :1", "1 +1:1", "1 1.0:1", "1 1e0:1", "1 0x1:1", "1 1:1,2:2", "1 1=1", "1 QID:1", "1 qid", "1 qid :1",
         "1 1:1\x0b2:2", "1 1:1\x0c", "1 1:1\xa02:2", "1 ٣:1", "1 1:1 \u2028", "1 1:0.5x", "1 1:5x",
         "1 1:0.123456789x", "1 12345678", "1 1:0.1234567.8", "1 1:0.12345678.8", "1 1:1-2",
+        "1:1 2", "1:2 :3", "1:2 -3:4",
     ],
     "not a number": [
         "1 3:", "1 1:1 2:", "1 1:\x00", "1 1: 1", "1 1:-", "1 1:-.", "1 1:+", "1 1:-x",
     ],
     "finite": [
-        "1 1:nan", "1 1:NaN", "1 1:inf", "1 1:-Infinity", "nan 1:1", "inf 1:1",
+        "1 1:nan", "1 1:NaN", "1 1:inf", "1 1:-Infinity", "nan 1:1", "inf 1:1", "1:nan", "1:inf 1:1", "1:-Infinity 1:1",
+    ],
+    "label:weight, and this weight is not a number": [
+        "1:", "1: 2:3", "1:\t2:3", "1:#2", "1:2:3", "1:2:3 4:5", "1::2", "1:x 2:3", "1:2x 2:3", "1:- 2:3", "1:. 2:3",
+        "1:2\x00", "1:2,3:4", "1:2e 3:4", "1:0x1", "1:qid:3",
+    ],
+    "label:weight, and this weight is negative": [
+        "1:-1", "1:-0.5 2:3", "+1:-1e-3 2:3", "0:-1e-45",
+    ],
+    "the weight of the row does not fit": [
+        "1:1e39", "1:3.5e38 2:3", "1:-1e39", "1:1e999",
+        "1:340282356779733642748073463979561713664 1:1",  # rounds to half way to infinity: hard, and then too large
     ],
     "too large": [
         "1 4294967296:1", "1 99999999999999999999999999:1",
@@ -115,10 +202,10 @@ MALFORMED = {
         "1 1:1e39", "1 1:3e38 1:3e38",
     ],
     "no label": [
-        "1:1 2:2", "qid:1 2:2", ":4",
+        "qid:1 2:2", ":4", ":", "+:1 2:3",
     ],
     "2^24": [
-        "16777217.5 1:1", "1e30", "1e999 1:1", "-1e20 1:1",
+        "16777217.5 1:1", "1e30", "1e999 1:1", "-1e20 1:1", "1e30:1", "1e999:1 1:1", "99999999:0.5 3:1",
     ],
 }  # fmt: skip
 
@@ -195,7 +282,9 @@ spoilt = st.sampled_from([text.split(" ")[-1] for group in MALFORMED.values() fo
     max_size=4
 ).filter(lambda t: "\n" not in t)
 tokens = st.one_of(*[st.builds("{}:{}".format, indices, numbers)] * 12, st.just("qid:3"), st.just("# x"), spoilt)
-labels = st.one_of(*[st.sampled_from(["+1", "-1", "1", "0", "2.0", "1e0"])] * 8, numbers, st.just(""), spoilt)
+plain = st.sampled_from(["+1", "-1", "1", "0", "2.0", "1e0"])
+weighted = st.builds("{}:{}".format, plain | numbers, numbers | st.sampled_from(["", "0", "-0", "-2", "1e39", "2:3"]))
+labels = st.one_of(*[plain] * 6, *[weighted] * 3, numbers, st.just(""), spoilt)
 lines = st.builds(
     lambda before, label, gaps, parts, end: (
         before + label + "".join(map("".join, zip(gaps, parts, strict=False))) + end
@@ -223,6 +312,8 @@ dialects = st.builds(
 @given(texts, dialects)
 @example(b"", Dialect())
 @example(b"1 2:3e38 2:3e38 2:-3e38\n1 1:1", Dialect())
+@example(b"1:2 1:1\n1:\n1:2:3\n1:-1 1:1", Dialect())
+@example(b"1:2 1:1\n1:\n-1:2:3\n+1:-1 1:1\n+1:1 1:1", UNLABELLED)
 def test_agrees_with_its_twin(text, dialect):
     agrees_with_twin(text, dialect)
 
@@ -264,10 +355,9 @@ def test_the_most_rows_and_features_that_fit():
 def test_rows_can_be_used_again():
     """The next block's rows do not see the last one's."""
     room, _ = fenced_rows(10_000)
-    for text in (b"1 3:1 2:5 2:6\n" * 20, b"2 1:1\n", b"-1\n" * 7, b"x\n", b"1 9:1 8:1 8:1\n"):
+    for text in (b"1:7 3:1 2:5 2:6\n" * 20, b"2 1:1\n", b"-1\n" * 7, b"x\n", b"1:3\n" * 9, b"1 9:1 8:1 8:1\n" * 9):
         result = parse(FENCE.hold(text + bytes(PADDING)), 0, len(text), Dialect(), room, 5)
         assert rows_of(result.batch) == twin(text)[0]
-        assert (result.batch.weights == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -275,17 +365,20 @@ def test_rows_can_be_used_again():
     [b"9" * 16, b":" * 16, b"." * 16, b"\n" * 16, b" 1:1 2:2 3:3 4:4", b"\xff" * 16, bytes(16), b"e-1234567890123#"],
 )
 def test_what_follows_the_text_does_not_matter(after):
-    for end in range(2, len(b"1 1234567:0.12345678 2:3")):
-        text = b"1 1:1\n1 1234567:0.12345678 2:3"[: 6 + end] + b"\n"
-        rows, bad = twin(text)
-        result = parsed(text, after=after)
-        assert (rows_of(result.batch), [fault.line for fault in result.faults]) == (rows, bad)
+    for line in (b"1 1234567:0.12345678 2:3", b"1:0.12345678 2:3", b"-1:12345678e-2"):
+        for end in range(1, len(line) + 1):
+            text = b"1 1:1\n" + line[:end] + b"\n"
+            rows, bad = twin(text)
+            result = parsed(text, after=after)
+            assert (rows_of(result.batch), [fault.line for fault in result.faults]) == (rows, bad)
 
 
 # Bytes flipped at random.
 
 VALID = [
     b"+1 1:0.5 3:1.25 17:-2 400:0.125",
+    b"+1:2.5 1:0.5 3:1.25",
+    b"-1:0.12345678901234567\t3:2\r",
     b"-1 5:0.1234567 9:1e-3 2:3 2:4.5 # comment",
     b"1 1:1 2:2 3:3 4:4 5:5 6:6 7:7 8:8",
     b"2.0 qid:3 12345678:0.12345678901234567 7:1",
