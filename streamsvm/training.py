@@ -83,7 +83,7 @@ def make_model(
     weights, bias = learned
     scale = feed.scaling.factors(len(weights)) if feed.scaling is not None else None
     return Model(
-        weights=weights if scale is None else weights * scale,
+        weights=weights if feed.scaling is None else feed.scaling.fold(weights),
         bias=bias,
         classes=feed.classes.names or [-1, 1],
         loss=settings.loss,

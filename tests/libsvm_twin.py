@@ -35,10 +35,10 @@ def twin_row(line: bytes, dialect: Dialect = Dialect()):
     if not tokens:
         return None
     label, weight = np.float32(np.nan), np.float32(1)
-    name, colon, number = tokens[0].partition(b":")
-    if NUMBER.fullmatch(name) and (not colon or dialect.labelled or not name.isdigit()):
-        del tokens[0]
-        label, weight = single(name), single(number) if colon else weight
+    if NUMBER.fullmatch(tokens[0]):
+        label = single(tokens.pop(0))
+        if tokens and NUMBER.fullmatch(tokens[0]):
+            weight = single(tokens.pop(0))
     elif dialect.labelled:
         raise BadRowError
     if abs(label) > 2**24 or weight < 0:

@@ -134,7 +134,7 @@ def test_rows_without_labels_and_unknown_features(run):
     write("new.svm", "1:1.5 3:2\n\n5:1 999999:3 # unseen\n-1 2:1\n0\n")
     assert len(run("predict", "model.safetensors", "new.svm")[1].splitlines()) == 4
     code, _, err = run("evaluate", "model.safetensors", "new.svm")
-    assert code == 4 and "label 5 is not one of the classes" in err  # `5:1` is a label and its weight here
+    assert code == 4 and "new.svm:1: the row has no label" in err
 
 
 # The order of rows alone decides

@@ -84,7 +84,7 @@ def test_holdout_larger_than_the_data_is_said(write):
 def test_a_class_weight_is_the_weight_of_its_rows(write):
     text = lines(800)
     weighted = [
-        row.replace("1 ", "1:3 ", 1) if row.startswith("1 ") else row.replace("-1 ", "-1:0.5 ", 1) for row in text
+        row.replace("1 ", "1 3 ", 1) if row.startswith("1 ") else row.replace("-1 ", "-1 0.5 ", 1) for row in text
     ]
     by_class = run(write(text), data__class_weights={1: 3, "-1": 0.5})
     by_row = run(write(weighted, "weighted.svm"))
@@ -113,7 +113,7 @@ def test_weights_of_classes_that_do_not_exist_are_refused(write):
 
 def test_c_is_the_weight_of_all_rows(write):
     text = lines(500)
-    double = [row.replace(" ", ":2 ", 1) for row in text]
+    double = [row.replace(" ", " 2 ", 1) for row in text]
     one, two = (
         run(write(t, n), penalty__l2=None, penalty__C=1.0, solver__passes=2) for t, n in ((text, "a"), (double, "b"))
     )

@@ -1,9 +1,7 @@
-"""LIBSVM text to batches: `label[:weight] [qid:n] index:value index:value ... [# comment]`, one row a line.
+"""LIBSVM text to batches: `label [weight] [qid:n] index:value index:value ... [# comment]`, one row a line.
 
-A weight is a number from 0 on, in single precision; without one a row weighs 1. Where rows may come without a label
-(predict), `3:0.5` at the start of a row could be either, and is a feature: mere digits before the colon are an index.
-No index has a sign, a point or an exponent, so `+1:2.5` and `1.0:2.5` are a label and its weight there too. Where
-labels are expected, a row without one cannot be told from a row with a weight: `3:0.5` is then label 3, weight 0.5.
+A number without a colon straight after the label is the row's weight, at least 0; without one a row weighs 1. Rows
+may come without a label where that is allowed (predict): they start with `index:value`, and have no weight either.
 
 The kernel walks the bytes once. Eight bytes are looked at in one word, so the usual token (`123:0.123456`) costs two
 loads and no loop; everything unusual (long numbers, exponents, tabs, comments) takes the general path beside it.
@@ -35,7 +33,7 @@ from streamsvm.jit import cold, inlined, kernel
 # How a row can be wrong, as the kernel reports it.
 OK = 0
 BAD_LABEL, NO_LABEL, LABEL_RANGE, BAD_TOKEN, BAD_VALUE, VALUE_RANGE, INDEX_RANGE = range(1, 8)
-BAD_WEIGHT, NEGATIVE_WEIGHT, WEIGHT_RANGE = range(8, 11)
+NEGATIVE_WEIGHT, WEIGHT_RANGE = range(8, 10)
 
 LARGEST_INDEX = 2**32 - 1
 LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
@@ -176,8 +174,7 @@ def _explain(text: Bytes, status: int, position: int) -> tuple[str, int]:
             BAD_VALUE: f"{shown} is not index:value: the value is not a number",
             VALUE_RANGE: f"{shown}: the value does not fit in single precision (largest is 3.4e38)",
             INDEX_RANGE: f"{shown}: the index is too large for this model or for 32 bits",
-            BAD_WEIGHT: f"{shown}: a row starts with label:weight, and this weight is not a number",
-            NEGATIVE_WEIGHT: f"{shown}: a row starts with label:weight, and this weight is negative",
+            NEGATIVE_WEIGHT: f"{shown}: a number after the label is the weight of the row, and must not be negative",
             WEIGHT_RANGE: f"{shown}: the weight of the row does not fit in single precision (largest is 3.4e38)",
         }[status]
     return message, position + len(_found(_LINE, text, position))
@@ -197,29 +194,23 @@ def starts_qid(text, position):
 
 
 @cold
-def is_index(text, start, stop):
-    """Whether the number text[start:stop] has nothing but digits."""
-    digits = True
-    for k in range(start, stop):
-        digits &= 48 <= text[k] <= 57
-    return digits
-
-
-@cold
 def read_weight(text, start, hard, hard_at, hard_value, hard_known):
-    """A row's weight at `start`: what is wrong with it, its value, the position after it, and hard numbers met."""
+    """A row's weight at `start`: what is wrong with it, its value, the position after it, and hard numbers met.
+
+    BAD_TOKEN says that no number stands there by itself: it may be index:value.
+    """
     status, value, position = read_number(text, start)
+    c = text[position]
+    if status == NOT_A_NUMBER or not (c == 32 or c == 9 or c == 10 or c == 13 or c == 35):
+        return BAD_TOKEN, value, start, hard
     if status == HARD:
         if hard < hard_known:
             value = hard_value[hard]
         elif hard < len(hard_at):
             hard_at[hard] = start
         hard += 1
-    c = text[position]
     fault = OK
-    if status == NOT_A_NUMBER or not (c == 32 or c == 9 or c == 10 or c == 13 or c == 35):
-        fault = BAD_WEIGHT
-    elif status == TOO_LARGE or np.isinf(value):
+    if status == TOO_LARGE or np.isinf(value):
         fault = WEIGHT_RANGE
     elif value < 0.0:
         fault = NEGATIVE_WEIGHT
@@ -325,26 +316,19 @@ def parse_rows(
             if np.abs(value) > LARGEST_LABEL:
                 return LABEL_RANGE, token, row, begun, lines, hard, wanted
             labels[row] = value
-            weights[row] = 1.0
-        elif c == 58 and status != NOT_A_NUMBER and (labelled or not is_index(text, token, position)):
-            if status == TOO_LARGE or np.abs(value) > LARGEST_LABEL:
-                return LABEL_RANGE, token, row, begun, lines, hard, wanted
-            labels[row] = value
-            fault, value, position, hard = read_weight(text, position + 1, hard, hard_at, hard_value, hard_known)
-            if fault != OK:
-                return fault, token, row, begun, lines, hard, wanted
-            weights[row] = value
+            bare = True
         elif c == 58 or starts_qid(text, token):
             if labelled:
                 return NO_LABEL, token, row, begun, lines, hard, wanted
             labels[row] = np.nan
-            weights[row] = 1.0
+            bare = False
             position = token
         elif status == TOO_LARGE:
             return LABEL_RANGE, token, row, begun, lines, hard, wanted
         else:
             return BAD_LABEL, token, row, begun, lines, hard, wanted
 
+        weights[row] = 1.0
         least = np.uint64(0)  # what the next index must reach for the row to be sorted
         unsorted = False
         while True:
@@ -398,6 +382,14 @@ def parse_rows(
                 position = skip_line(text, position)
                 break
             token = position
+            if bare and feature == begun:  # the label was the last token
+                bare = False
+                fault, value, position, hard = read_weight(text, token, hard, hard_at, hard_value, hard_known)
+                if fault == OK:
+                    weights[row] = value
+                    continue
+                if fault != BAD_TOKEN:
+                    return fault, token, row, begun, lines, hard, wanted
             if starts_qid(text, position):
                 while text[position] > 32 and text[position] != 35:
                     position += 1
