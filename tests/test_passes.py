@@ -136,7 +136,7 @@ def test_fill(path, home, tmp_path):
 
 
 def test_weights_go_through_the_cache(put, home):
-    text = b"1:2.5 1:1\n-1 2:1\n1:0 3:1\n-1:0.125\n" * 10 + b"-1:3 1:1"
+    text = b"1 2.5 1:1\n-1 2:1\n1 0 3:1\n-1 0.125\n" * 10 + b"-1 3 1:1"
     with Passes(stream(put("weighted.svm", text), block_size=50), passes=3) as made:
         assert [read(made.batches(number)) for number in (1, 2, 3)] == [twin(text)[0]] * 3
         assert made.summary() == (41, {-1.0: 14.25, 1.0: 25.0})
