@@ -62,12 +62,27 @@ ROOMS = {
     "model": SMALL | {"io/files", "io/urls", "classes", "version"},
     "evaluate": SMALL | {"model", "losses"},
     "config": {"errors", "io/urls"},
-    "training": {"classes", "config", "evaluate", "io", "model", "passes", "progress", "solvers", "stream", "version"}
-    | {"weighting"}
+    "holdout": SMALL | {"losses", "shuffle", "solvers"},
+    "first_rows": SMALL,
+    "reading": {"config", "io", "model", "passes", "stream"},
+    "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
+    "training": {
+        "config",
+        "evaluate",
+        "feed",
+        "holdout",
+        "model",
+        "passes",
+        "progress",
+        "reading",
+        "solvers",
+        "version",
+    }
     | SMALL
     | TERMS,
-    "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "solvers"}
-    | {"stream", "training", "version"}
+    "tuning": {"config", "feed", "holdout", "passes", "progress", "reading", "solvers", "training"} | SMALL,
+    "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "reading"}
+    | {"training", "tuning", "version"}
     | SMALL,
     "": {"config", "model", "stream", "training"},  # the public names
 }
