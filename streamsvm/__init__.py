@@ -6,10 +6,12 @@ The rooms, in the order data travels:
     io/libsvm       blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
     pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
-    classes         labels as written -> class codes
-    solvers/        one algorithm per file; losses, schedules and rows are what their kernels are made of
+    feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/), which
+                    rows are held out (holdout)
+    solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of
     model           weights and how they came about; evaluate measures them
-    training        the whole story on one screen; config says what it may be; cli shows it
+    training        the whole story on one screen, and tuning that of many candidates at once; config says what they
+                    may be (reading turns it into streams), cli shows them
 
     >>> from streamsvm import load_model, open_stream, train
 """
