@@ -7,8 +7,10 @@ from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
 from streamsvm.solvers.pegasos import Pegasos
 from streamsvm.solvers.sgd import Sgd
+from streamsvm.solvers.sgdqn import Sgdqn
+from streamsvm.solvers.zhang import Zhang
 
-SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos)}
+SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos, Sgdqn, Zhang)}
 
 
 def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
@@ -20,4 +22,4 @@ def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     return SOLVERS[name](problem, **options)
 
 
-__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd", "make_solver"]
+__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd", "Sgdqn", "Zhang", "make_solver"]

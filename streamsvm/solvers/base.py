@@ -73,6 +73,7 @@ class OnlineSolver(ABC):
     penalties: ClassVar[tuple[str, ...]] = ("l2",)  # kinds of penalty it can minimise
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
+    exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
 
     def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
         if problem.penalty.kind not in self.penalties:

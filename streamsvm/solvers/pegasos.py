@@ -42,6 +42,7 @@ NORM2, WAITING, BATCH_ROWS, BATCH_WEIGHT, BATCH_SLOPE, BATCH_ALPHAS, ALPHAS, ALP
     OWN, OWN + 10
 )
 SMALLEST_BETA = 1e-6
+LONGEST_LEAP = 100.0  # times 1 / sqrt(l2)
 
 
 class Plan(NamedTuple):
@@ -128,6 +129,15 @@ class Pegasos(OnlineSolver):
 
 
 @inlined
+def leaps(l2, rate, scalars, waiting_values):
+    """Whether a step may be so long that, projected, the mean as a difference of v and u would drown in rounding."""
+    squares = 0.0
+    for place in range(int(scalars[WAITING])):
+        squares += np.float64(waiting_values[place]) * np.float64(waiting_values[place])
+    return l2 * rate * rate * scalars[BATCH_ROWS] * squares > LONGEST_LEAP * LONGEST_LEAP
+
+
+@inlined
 def take_step(l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
     """One update from everything that waits."""
     k = plan.batch_size
@@ -138,7 +148,8 @@ def take_step(l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
     eta = 1.0 / (l2 * scalars[T])
     shrink = 1.0 - eta * l2 * share
     scale, alpha, beta, norm2 = scalars[SCALE] * shrink, scalars[ALPHA], scalars[BETA], scalars[NORM2]
-    if scale < SMALLEST_SCALE or (plan.shift and beta < SMALLEST_BETA):
+    leap = plan.shift and plan.project and leaps(l2, eta / k, scalars, waiting_values)
+    if scale < SMALLEST_SCALE or leap or (plan.shift and beta < SMALLEST_BETA):
         if plan.shift:
             rebase(vector, scale, alpha, beta)
         else:
