@@ -53,16 +53,19 @@ class Holdout:
         rows, features = self._held()
         return rows >= HELD_ROWS or features >= HELD_FEATURES
 
-    def measure(self, models: Iterable[tuple[Float32s, float]]) -> None:
-        """Score what waits with the weights and bias of each model, and forget it."""
+    def measure(self, models: Iterable[tuple[Float32s, float] | None]) -> None:
+        """Score what waits with the weights and bias of each model, and forget it; None is a model that diverged."""
         if not self._waiting:
             return
         rows = concatenate(self._waiting)
         self._waiting = []
         self._measured += rows.rows
-        for sums, loss, (weights, bias) in zip(self._sums, self._losses, models, strict=True):
-            total, weight, wrong = loss_pass(rows, loss, weights, bias)
-            sums += (weight, total, wrong)
+        for sums, loss, model in zip(self._sums, self._losses, models, strict=True):
+            if model is None:
+                sums[:] = np.nan
+            else:
+                total, weight, wrong = loss_pass(rows, loss, *model)
+                sums += (weight, total, wrong)
 
     def keep(self, which: Sequence[int]) -> None:
         """Drop the other models."""

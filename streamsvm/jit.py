@@ -1,4 +1,4 @@
-"""The only door to numba: how kernels are compiled, where their machine code is cached, and a few machine instructions.
+"""The door to numba: how kernels are compiled, where their machine code is cached, and a few machine instructions.
 
 `kernel` marks one pass over a batch (releases the interpreter lock, cached on disk); `inlined` marks the row helpers
 that kernels are made of; `expose` lets a kernel call `loss.slope(score, label)` on a NamedTuple exactly as Python does.

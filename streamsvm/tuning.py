@@ -203,15 +203,19 @@ class Contest:
     def finish(self) -> None:
         self._each("finish")
 
-    def solvers(self) -> Iterator[OnlineSolver]:
-        """Every candidate as a plain solver, one at a time."""
+    def models(self) -> Iterator[tuple[Float32s, float] | None]:
+        """Weights and bias of every candidate, one at a time; None if it diverged."""
         for group in self._groups:
-            for k in range(group.candidates):
-                yield group.solver(k)
+            for k, alive in enumerate(group.alive):
+                yield group.solver(k).weights() if alive else None
 
-    def models(self) -> Iterator[tuple[Float32s, float]]:
-        for solver in self.solvers():
-            yield solver.weights()
+    def solver(self, place: int) -> OnlineSolver:
+        """A candidate as a plain solver."""
+        for group in self._groups:
+            if place < group.candidates:
+                return group.solver(place)
+            place -= group.candidates
+        raise IndexError(place)
 
     def figures(self) -> Iterator[tuple[float | None, float | None, float | None]]:
         """Step size, progressive loss and error of each candidate; None where it diverged or saw nothing."""
@@ -348,7 +352,7 @@ class _Tuning:
     def outcome(self) -> tuple[Settings, Any, dict[str, Any]]:
         place = self._order()[0]
         best = self.contest.candidates[place]
-        solver = next(solver for k, solver in enumerate(self.contest.solvers()) if k == place)
+        solver = self.contest.solver(place)
         settings = chosen(self.settings, best)
         model = make_model(settings, self.feed, self.passes, solver, solver.weights())
         return settings, model, self._result(best, solver)

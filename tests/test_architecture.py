@@ -18,8 +18,8 @@ TREES = {module: ast.parse((ROOT / module).read_text(encoding="utf-8")) for modu
 
 # Third-party libraries enter by one door each.
 DOORS = {
-    "numba": ("jit.py",),
-    "llvmlite": ("jit.py",),
+    "numba": ("jit.py", "lanes.py"),
+    "llvmlite": ("jit.py", "lanes.py"),
     "fsspec": ("io/source.py",),
     "pyarrow": ("io/",),
     "isal": ("io/compression.py",),
@@ -45,6 +45,7 @@ ROOMS = {
     "io/urls": set(),
     "jit": {"places"},
     "batch": {"jit"},
+    "lanes": {"jit"},
     "rows": {"jit"},
     "losses": {"jit"},
     "penalties": {"jit"},
@@ -53,7 +54,7 @@ ROOMS = {
     "io": SMALL | {"io/urls"},
     "io/files": {"errors", "io", "io/urls"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
-    "solvers": SMALL | TERMS,
+    "solvers": SMALL | TERMS | {"lanes"},
     "features": SMALL,
     "shuffle": SMALL,
     "weighting": SMALL,

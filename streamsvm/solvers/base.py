@@ -134,10 +134,7 @@ class OnlineSolver(ABC):
         self._reserve(batch.width)
         self._trial.append(weighty(batch, row_order(batch, order)))
         self.scalars[SEEN] += (batch.rows if order is None else len(order)) - self._trial[-1].rows
-        if (
-            sum(kept.rows for kept in self._trial) >= TRIAL_ROWS
-            or sum(kept.features for kept in self._trial) >= TRIAL_FEATURES
-        ):
+        if enough_for_trials(self._trial):
             self._choose_step_size()
 
     def begin_pass(self, number: int) -> None:
@@ -211,9 +208,7 @@ class OnlineSolver(ABC):
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
         self._trial = None
-        enough = int(np.searchsorted(waiting.indptr, TRIAL_FEATURES))
-        rows = waiting.slice(0, min(TRIAL_ROWS, enough, waiting.rows))
-        self.scalars[STEP] = choose_step_size(self, rows)
+        self.scalars[STEP] = choose_step_size(self, trial_rows(waiting))
         self._learn(waiting)
 
     def _reserve(self, width: int) -> None:
@@ -251,13 +246,22 @@ class OnlineSolver(ABC):
         )
 
 
+def enough_for_trials(kept: list[Batch]) -> bool:
+    return sum(part.rows for part in kept) >= TRIAL_ROWS or sum(part.features for part in kept) >= TRIAL_FEATURES
+
+
+def trial_rows(waiting: Batch) -> Batch:
+    """The rows on which step sizes are tried, compact."""
+    enough = int(np.searchsorted(waiting.indptr, TRIAL_FEATURES))
+    return compact(waiting.slice(0, min(TRIAL_ROWS, enough, waiting.rows)))
+
+
 def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
     """The step size, among powers of two around the solver's guess, whose trial run generalises best.
 
     A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went.
     """
     problem = solver.problem
-    rows = compact(rows)
     norm2 = mean_norm2(rows) + problem.bias.gain
     start = 2.0 ** round(float(np.log2(solver.guess(norm2)))) if norm2 > 0 else 1.0
     cut = rows.rows - rows.rows // 4
