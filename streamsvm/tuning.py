@@ -311,7 +311,7 @@ class _Tuning:
         holdout.measure(contest.models())
         for k, (candidate, figures) in enumerate(zip(contest.candidates, contest.figures(), strict=True)):
             self.standings[candidate] = Standing(number, *figures, *holdout.figures(k))
-        if not holdout.examples:
+        if not holdout.examples and self.examples:
             every = self.settings.data.holdout
             raise DataError(f"fewer rows than data.holdout ({every}): nothing is held out to compare candidates with")
 

@@ -122,7 +122,7 @@ def _tree(section: Section, *, sizes_as_text: bool = True) -> dict[str, Any]:
             value = value if text.isdigit() else text
         elif isinstance(value, str):
             value = redact_url(value)
-        elif isinstance(value, tuple) and key != "classes":  # a class may look like a url and must stay as it is
+        elif isinstance(value, tuple) and key in ("train", "test"):  # not a class that looks like a url
             value = [redact_url(source) for source in value] if len(value) > 1 else redact_url(value[0])
         tree[key] = list(value) if isinstance(value, tuple) else value
     return tree
