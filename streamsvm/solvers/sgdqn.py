@@ -13,7 +13,6 @@ Stored as v_j = eta0 w_j / B_j and the curvature found beyond l2, extra_j: eta0 
 v_j -= c eta0 slope x_j at its own features. This is the update above and no approximation of it. The change of w_j in
 r_j is that of the slope's step, -c B_j slope x_j; where the slope is 0 or did not change, r_j = l2. The bias is one
 more feature, with a B of its own.
-
 Choose it for hinge losses on sparse rows whose features differ much in frequency. A secant takes a whole row's
 curvature for each feature's own, so that with smooth losses steps soon get too short; there `asgd` is better.
 """
