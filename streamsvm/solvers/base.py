@@ -25,7 +25,9 @@ TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
 TRIAL_POWERS = (-8, 40)  # of two, around the first guess; first rows that teach nothing must not stop all learning
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
-ROUNDING = 2.0**-20  # relative error allowed for in a bound computed from float32 weights
+ROUNDING = 1.5 * 2.0**-24  # error of w for each unit of length written to it in single precision
+READING = 2.0**-22  # relative error of w as it is read, and of a step's factor, in single precision too
+DRIFT = 2.0**-49  # relative error for each row of what is counted in double precision
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
 PIECE = 1 << 16  # weights turned into float64 at a time
@@ -110,6 +112,12 @@ class OnlineSolver(ABC):
         """How many float32 numbers it keeps for each feature, given the problem."""
         return 1
 
+    @property
+    def provable(self) -> bool:
+        """Whether iterates can prove a lower bound: with hinge, if the bias is a feature like others, or absent."""
+        loss, _, bias = self.problem
+        return isinstance(loss, Hinge) and loss.margin == 1.0 and bool(bias.decay or not bias.gain)
+
     def fresh(self, eta0: float) -> "OnlineSolver":
         """The same solver before its first row, with a step size to try."""
         return type(self)(self.problem, eta0=eta0)
@@ -120,7 +128,10 @@ class OnlineSolver(ABC):
         return 1.0 / norm2
 
     def lower_bound(self) -> float | None:
-        """At the end of a pass, a proven lower bound of the objective over all weights; None where there is none."""
+        """A proven lower bound of the objective over all weights at the end of a pass; None where there is none.
+
+        It relies on what only the caller knows: that every pass has the same rows with the same weights.
+        """
         return None
 
     # What users of a solver call.
@@ -198,15 +209,34 @@ class OnlineSolver(ABC):
             f"Scale the features to about 1, or set {remedy}"
         )
 
-    def _dual_value(self, alphas: float, weights: Float32s, bias: float) -> float | None:
-        """l2 sum of alpha - l2/2 ||w||^2 for w = sum of alpha_i y_i x_i, less what single precision may have added."""
-        loss, l2 = self.problem.loss, self.problem.l2
-        feasible = (
-            isinstance(loss, Hinge) and loss.margin == 1.0 and (self.problem.bias.decay or not self.problem.bias.gain)
-        )
-        if not feasible or np.isnan(alphas):
+    def _dual_value(
+        self, alphas: float, clock: float, visited: float, written: float, weights: Float32s, bias: float
+    ) -> float | None:
+        """The dual objective l2 (sum of alpha - 1/2 ||w||^2) of w = sum of alpha_i y_i x_i: no primal value is below.
+
+        It must be feasible: alpha_i <= c_i / (l2 N). A visit of row i leaves c_i / (l2 clock) or less in alpha_i, and
+        in whole passes c_i / N of the weight visited is row i's. So all alpha may be multiplied by any number up to
+        clock / visited, and the best is taken: a large t0, that is small steps, would leave a bound near zero.
+
+        And w as stored is not quite that sum. To store v_j + f x_j is to round a product and a sum, each by 2^-24 of
+        itself at most. For a row that is, as |a| + |b| <= sqrt(2 (a^2 + b^2)), no more than sqrt(2) 2^-24 times the
+        root of the squares of all that was rounded, and for all rows the root of all their squares times their
+        number, which is `written`. Nothing less is safe: errors of equal sign add up, and rows sorted by class write
+        long vectors that cancel in the end, but not their errors. The rounding of f, and all that happens in double
+        precision, changes alpha by `slack`, and the bias, kept apart, by as much of its part in the sum.
+        """
+        drift = DRIFT * self.scalars[SEEN]
+        whole = abs(visited - self.scalars[PASS] * self.scalars[WEIGHT]) <= drift * visited
+        if not (self.provable and whole and visited > 0.0) or np.isnan(alphas):
             return None
-        return float(l2 * alphas * (1.0 - ROUNDING) - 0.5 * l2 * self.problem.norm2(weights, bias) * (1.0 + ROUNDING))
+        slack = READING + 2.0 * drift
+        error = ROUNDING * written + slack * alphas * np.sqrt(self.problem.bias.gain)
+        length2 = (np.sqrt(self.problem.norm2(weights, bias)) * (1.0 + slack) + error) ** 2
+        if not np.isfinite(length2):
+            return None
+        alphas *= 1.0 - slack
+        factor = min(clock / visited * (1.0 - slack), alphas / length2 if length2 > 0.0 else np.inf)
+        return float(self.problem.l2 * (factor * alphas - 0.5 * factor * factor * length2))
 
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
