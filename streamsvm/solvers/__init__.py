@@ -3,12 +3,15 @@
 from typing import Any
 
 from streamsvm.errors import ConfigError
+from streamsvm.solvers.adagrad import Adagrad
 from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
+from streamsvm.solvers.folos import Folos
+from streamsvm.solvers.ftrl import Ftrl
 from streamsvm.solvers.pegasos import Pegasos
 from streamsvm.solvers.sgd import Sgd
 
-SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos)}
+SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos, Folos, Adagrad, Ftrl)}
 
 
 def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
@@ -20,4 +23,4 @@ def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     return SOLVERS[name](problem, **options)
 
 
-__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd", "make_solver"]
+__all__ = ["SOLVERS", "Adagrad", "Asgd", "Folos", "Ftrl", "OnlineSolver", "Pegasos", "Sgd", "make_solver"]
