@@ -78,12 +78,12 @@ class Adagrad(OnlineSolver):
         """Known weights were just used when the first row comes, and move no faster than those of sgd would."""
         t, eta0 = float(self.scalars[T]), float(self.scalars[STEP])
         known = self.vector[:: self.columns] != 0.0
-        root = known_root(t, int(known.sum())) + eta0 * self.problem.l2 * t
-        self.vector[1 :: self.columns][known] = root
+        least = eta0 * self.problem.l2 * t
+        self.vector[1 :: self.columns][known] = known_root(t, int(known.sum())) + least
         clocks = self._clocks()
         if clocks is not None:
             clocks[1::2][known] = t
-        self.scalars[BIAS_ROOT] = root if self.scalars[BIAS] else 0.0
+        self.scalars[BIAS_ROOT] = known_root(t, 1) + least if self.scalars[BIAS] else 0.0
         self.scalars[GIVEN] = 0.0
 
     def _clocks(self) -> Float64s | None:

@@ -88,17 +88,11 @@ def write_weights(penalty, vector, scalars, weights):
 @inlined
 def settled_dot(pairs, indices, values, a, b, debt):
     """Sum of v_j x_j at the row's features j, with what v_j still owes taken off."""
-    first = second = 0.0
-    k, end = np.uint64(a), np.uint64(b)
-    while k + ONE < end:
-        i, j = np.uint64(indices[k]) << ONE, np.uint64(indices[k + ONE]) << ONE
-        first += soft(pairs[i], debt - pairs[i + ONE]) * np.float64(values[k])
-        second += soft(pairs[j], debt - pairs[j + ONE]) * np.float64(values[k + ONE])
-        k += ONE + ONE
-    if k < end:
-        i = np.uint64(indices[k]) << ONE
-        first += soft(pairs[i], debt - pairs[i + ONE]) * np.float64(values[k])
-    return first + second
+    total = 0.0
+    for k in range(np.uint64(a), np.uint64(b)):
+        j = np.uint64(indices[k]) << ONE
+        total += soft(pairs[j], debt - pairs[j + ONE]) * np.float64(values[k])
+    return total
 
 
 @inlined

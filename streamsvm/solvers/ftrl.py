@@ -7,10 +7,11 @@
     McMahan et al., "Ad click prediction: a view from the trenches", 2013; McMahan 2011.
     Cost per row: three walks over its features, a root and a division for each; 8 bytes for each feature.
 
-z_j sums gradients and n_j their squares; the weights follow from them and from t, so that the penalty of all rows in
-which a feature does not occur costs nothing at all. The paper has l1 and l2 where t l1 and t l2 stand here: its penalty
-fades as rows come in, ours means the same as in every other solver. sqrt(n_j) is what is stored.
-Choose it for sparse models of very many features; with l1 it keeps fewer weights at the same error than `folos`.
+z_j is minus the sum of gradients, corrected for steps that become shorter, and n_j the sum of their squares. Weights
+follow from these and from t, so that the penalty of rows in which a feature does not occur costs nothing. The paper has
+l1 and l2 where t l1 and t l2 stand here: its penalty fades as rows come in, ours means the same as in other solvers.
+The root of n_j is what is stored. A small beta lets rare features begin with long steps.
+Choose it for sparse models of very many features; with l1 it keeps far fewer weights than `folos` at the same error.
 """
 
 import math
@@ -90,12 +91,12 @@ class Ftrl(OnlineSolver):
         z, roots = self.vector[0::2], self.vector[1::2]
         known = z != 0.0
         root = known_root(t, int(known.sum()))
-        stiff = (self.beta + root) / eta0
-        z *= np.float32(stiff + t * self.problem.l2)
+        z *= np.float32((self.beta + root) / eta0 + t * self.problem.l2)
         z += np.sign(z) * np.float32(t * self.problem.penalty.l1)
         roots[known] = root
-        self.scalars[BIAS_ROOT] = root if bias else 0.0
-        self.scalars[BIAS_Z] = bias * (stiff + t * self.problem.l2 * self.problem.bias.decay)
+        b_root = known_root(t, 1) if bias else 0.0
+        self.scalars[BIAS_ROOT] = b_root
+        self.scalars[BIAS_Z] = bias * ((self.beta + b_root) / eta0 + t * self.problem.l2 * self.problem.bias.decay)
         self.scalars[GIVEN] = 0.0
 
 

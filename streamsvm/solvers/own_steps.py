@@ -15,9 +15,9 @@ from streamsvm.rows import FOUR, ONE, THREE, TWO
 
 
 def known_root(t: float, known: int) -> float:
-    """The root to begin with where a weight is known but not how it was learned, after t rows.
+    """The root to begin with where weights are known but not how they were learned, after t rows.
 
-    Rows of length one would have left t / known in the sum of squares of each feature, on the average.
+    Rows of length one would have left t / known in the sum of squares of each feature, on the average; t in the bias's.
     """
     return math.sqrt(max(1.0, t / max(1, known)))
 
