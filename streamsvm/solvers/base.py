@@ -23,7 +23,8 @@ SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
 
 TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
-TRIAL_POWERS = (-8, 40)  # of two, around the first guess; first rows that teach nothing must not stop all learning
+TRIAL_SCAN = range(-2, 4)  # powers of two around the first guess that are always tried: the cost can have two valleys
+TRIAL_POWERS = (-8, 40)  # and how far to go on from there; first rows that teach nothing must not stop all learning
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
 ROUNDING = 1.5 * 2.0**-24  # error of w for each unit of length written to it in single precision
 READING = 2.0**-22  # relative error of w as it is read, and of a step's factor, in single precision too
@@ -160,7 +161,7 @@ class OnlineSolver(ABC):
         if any(kept.rows for kept in self._trial or []):
             self._choose_step_size()
         with np.errstate(invalid="ignore"):
-            total = np.sum(self.vector, dtype=np.float64)
+            total = self._total()
         if not np.isfinite(total):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]))
 
@@ -199,8 +200,12 @@ class OnlineSolver(ABC):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
         self.scalars[SEEN] += batch.rows if order is None else len(order)
 
+    def _total(self) -> float:
+        """The sum of the numbers kept for features: not finite if one of them is not."""
+        return float(np.sum(self.vector, dtype=np.float64))
+
     def _diverged(self, row: int) -> None:
-        eta = self.step_size or 1.0 / (self.problem.l2 * max(1.0, self.scalars[T]))
+        eta = self.step_size or 1.0 / max(self.problem.l2 * max(1.0, self.scalars[T]), 1e-300)
         remedy = "a smaller solver.eta0 or a larger penalty.l2" if self.has_step_size else "a larger penalty.l2"
         raise DivergedError(
             f"diverged in pass {self.scalars[PASS]:.0f} at row {row} with step size {eta:.3g}: the scores overflow. "
@@ -309,7 +314,7 @@ def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
             tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, judge, *trial.weights())
         return tried[power]
 
-    best = 0
+    best = min(TRIAL_SCAN, key=cost)
     lowest, highest = TRIAL_POWERS
     for direction in (1, -1):
         while lowest < best < highest and cost(best + direction) < cost(best):
