@@ -24,7 +24,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.jit import inlined, kernel
 from streamsvm.penalties import soft
-from streamsvm.rows import ONE, TWO
+from streamsvm.rows import ONE, TWO, fetch_ahead
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -147,7 +147,9 @@ def adagrad_pass(batch, order, loss, l1, l2, bias, vector, clocks, scalars):
     longest = longest_row(indptr)
     w, roots, since = np.empty(longest, np.float32), np.empty(longest, np.float32), np.empty(longest, np.float32)
     small_l1, small_l2, delta = np.float32(l1), np.float32(l2), np.float32(DELTA / eta0)
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ONE if clocks is None else TWO)
         c = np.float64(weights[i])  # numba's float() would stay in single precision
         if c == 0.0:
             continue

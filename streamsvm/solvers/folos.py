@@ -19,7 +19,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.jit import cold, inlined, kernel
 from streamsvm.penalties import soft
-from streamsvm.rows import ONE, rescale, row_axpy, row_dot, safe_rate
+from streamsvm.rows import ONE, ZERO, fetch_ahead, rescale, row_axpy, row_dot, safe_rate
 from streamsvm.schedules import InverseRoot, InverseTime, Schedule
 from streamsvm.solvers.base import (
     BIAS,
@@ -117,7 +117,9 @@ def folos_pass(batch, order, loss, schedule, penalty, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     scale, t, b, debt = scalars[SCALE], scalars[T], scalars[BIAS], scalars[DEBT]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ONE if penalty.zeros() else ZERO)
         c = float(weights[i])
         if c == 0.0:
             continue

@@ -21,7 +21,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
 from streamsvm.penalties import soft
-from streamsvm.rows import ONE
+from streamsvm.rows import ONE, fetch_ahead
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -116,7 +116,9 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
     longest = longest_row(indptr)
     w, roots = np.empty(longest, np.float32), np.empty(longest, np.float32)
     speed = np.float32(1.0 / eta0)
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ONE)
         c = np.float64(weights[i])  # numba's float() would stay in single precision
         if c == 0.0:
             continue

@@ -24,7 +24,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.rows import ONE
+from streamsvm.rows import ONE, fetch_ahead
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -166,7 +166,9 @@ def sgdqn_pass(batch, order, loss, plan, bias, vector, scalars):
     t, b, extra_b = scalars[T], scalars[BIAS], scalars[EXTRA_BIAS]
     rows_since, weight_since = scalars[ROWS_SINCE], scalars[WEIGHT_SINCE]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
-    for i in order:
+    for place in range(len(order)):
+        i = order[place]
+        fetch_ahead(vector, indptr, indices, order, place, ONE)
         c = float(weights[i])
         if c == 0.0:
             continue

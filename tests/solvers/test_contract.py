@@ -294,7 +294,7 @@ def test_a_restored_solver_names_the_same_row_when_it_diverges(make: Make) -> No
             state = solver.state()
             solver = make()
             solver.restore(state)
-        solver.vector[:] = 1.0
+        solver.start_from(np.ones(solver.width, np.float32), 0.0)
         with pytest.raises(DivergedError) as caught:
             solver.learn(loud)
         messages.append(str(caught.value))
