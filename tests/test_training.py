@@ -213,11 +213,11 @@ def test_where_no_bound_is_known_it_is_null(write):
 
 @pytest.mark.parametrize("solver", ["folos", "adagrad", "ftrl"])
 def test_l1_makes_zeros_and_they_are_counted(solver):
-    outcome = run(A9A, solver__name=solver, penalty__l2=None, penalty__l1=3e-3, loss="logistic", solver__passes=2)
+    outcome = run(A9A, solver__name=solver, penalty__l2=None, penalty__l1=1e-2, loss="logistic", solver__passes=2)
     zeros = int((outcome.model.weights == 0).sum())
     assert outcome.result["zeros"] == zeros > 60
-    assert outcome.result["l2"] == 0.0 and outcome.result["l1"] == 3e-3
-    assert evaluate(outcome.model, open_stream(A9A))["error"] < 0.18
+    assert outcome.result["l2"] == 0.0 and outcome.result["l1"] == 1e-2
+    assert evaluate(outcome.model, open_stream(A9A))["error"] < 0.2
 
 
 def test_nothing_to_learn_from(write):

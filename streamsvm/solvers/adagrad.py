@@ -146,7 +146,8 @@ def adagrad_pass(batch, order, loss, l1, l2, bias, vector, clocks, scalars):
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
     longest = longest_row(indptr)
     w, roots, since = np.empty(longest, np.float32), np.empty(longest, np.float32), np.empty(longest, np.float32)
-    small_l1, small_l2, delta = np.float32(l1), np.float32(l2), np.float32(DELTA / eta0)
+    delta = DELTA / eta0
+    small_l1, small_l2, small_delta = np.float32(l1), np.float32(l2), np.float32(delta)
     for place in range(len(order)):
         i = order[place]
         fetch_ahead(vector, indptr, indices, order, place, ONE if clocks is None else TWO)
@@ -159,7 +160,7 @@ def adagrad_pass(batch, order, loss, l1, l2, bias, vector, clocks, scalars):
         gather(vector, clocks, indices, first, size, eta0, t, w, roots, since)
         if clocks is not None:
             for k in range(size):
-                w[k] = paid(w[k], roots[k] + delta, since[k], small_l1, small_l2)
+                w[k] = paid(w[k], roots[k] + small_delta, since[k], small_l1, small_l2)
         score = gathered_dot(w, values, first, size) + b
         if not abs(score) < LARGEST_SCORE:
             return i
@@ -176,7 +177,7 @@ def adagrad_pass(batch, order, loss, l1, l2, bias, vector, clocks, scalars):
             share = safe_share(c, loss, slope, values, first, size, roots, 1.0 / eta0, delta / eta0, b_reach)
             step = np.float32(share * eta0 * slope)
             for k in range(size):
-                w[k] -= step * values[first + k] / (roots[k] + delta)
+                w[k] -= step * values[first + k] / (roots[k] + small_delta)
             scatter(vector, clocks, indices, first, size, t, w, roots)
             b -= share * slope * b_reach
         t += c

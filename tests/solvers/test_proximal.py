@@ -144,11 +144,10 @@ def test_solvers_are_their_formulas(name: str, kind: str, loss: Loss, bias: Bias
     assert not np.signbit(weights[weights == 0.0]).any()
 
 
-@SMOOTH_LOSS
 @pytest.mark.parametrize("kind", ["l1", "elastic_net"])
-def test_late_payment_is_exact(loss: Loss, kind: str) -> None:
+def test_late_payment_is_exact(kind: str) -> None:
     """folos keeps l1 in double: nothing but the last rounding tells it from a penalty on all features at each row."""
-    problem = problem_of(loss, kind)
+    problem = problem_of(SquaredHinge(), kind)
     weights, b = run_passes(Folos(problem, eta0=0.1, dim=WIDTH), [ROWS], 20).weights()
     expected, expected_b = folos_formula(problem, 0.1, ROWS, 20)
     assert np.allclose(weights, expected, rtol=1e-7, atol=1e-12) and b == pytest.approx(expected_b, rel=1e-10)
@@ -191,7 +190,7 @@ def adagrad_twin(problem: Problem, eta0: float, rows: list[Row]) -> Solution:
     loss, penalty, bias = problem
     l1, l2, delta = np.float32(penalty.l1), np.float32(penalty.l2), np.float32(DELTA / eta0)
     w, root, last = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float32), np.zeros(WIDTH)
-    t, b, b_root, wide = 0.0, 0.0, 0.0, float(delta)
+    t, b, b_root, wide = 0.0, 0.0, 0.0, DELTA / eta0
 
     def paid(at: Any) -> Vector:
         since = (eta0 * (t - last[at])).astype(np.float32)

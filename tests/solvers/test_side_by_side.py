@@ -24,6 +24,7 @@ from streamsvm.solvers import base as solver_base
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Bias, Problem, make_bias
 from streamsvm.solvers.sgd import ALPHAS, WRITES, WRITTEN, Sgd
 from streamsvm.solvers.side_by_side import SideBySide
+from streamsvm.solvers.side_by_side_kernels import FAR
 
 ROWS = made_up(110, seed=1)
 BIASES = ["penalised", "free", "none"]
@@ -61,6 +62,8 @@ def check_equal(solver: OnlineSolver, other: OnlineSolver) -> None:
 
 def check(side: SideBySide, alone: Sequence[OnlineSolver]) -> None:
     assert side.candidates == len(alone) == len(side.problems) == len(side.alive)
+    for group in side._groups:
+        assert not group.table[:, :, ~group.live].any()  # lanes without a candidate learn nothing
     assert side.step_sizes == [solver.step_size for solver in alone]
     assert side.figures().tolist() == [solver.scalars[[WEIGHT, LOSS, WRONG]].tolist() for solver in alone]
     for k, solver in enumerate(alone):
@@ -225,16 +228,22 @@ def test_growing_also_after_some_were_dropped(name: str) -> None:
     assert side.width == rows.width > 2000 and side.kept == [16, 9]
 
 
-def test_keeping_takes_no_memory() -> None:
-    side = SideBySide("sgd", problems(GRID[:16]), eta0=1.0, dim=1 << 18)
-    side.learn(ROWS)
-    whole = 4 * 16 << 18
+@every_solver
+def test_large_vectors_and_keeping_without_further_memory(name: str) -> None:
+    """So large that the kernels ask for weights ahead of time."""
+    side, alone = both(name, problems(GRID[:16]), eta0=0.5, dim=1 << 17)
+    rows = ROWS._replace(indices=ROWS.indices * np.uint32(4513))
+    run_all([side, *alone], [rows])
+    check(side, alone)
+    whole = sum(group.vector.nbytes for group in side._groups)
+    assert all(group.vector.size > FAR for group in side._groups)
     tracemalloc.start()
     try:
-        side.keep(range(1, 9))
-        assert tracemalloc.get_traced_memory()[1] < whole / 8
+        side.keep(range(8))
+        assert tracemalloc.get_traced_memory()[1] < whole / 4
     finally:
         tracemalloc.stop()
+    check(side, alone[:8])
 
 
 def test_an_index_beyond_dim_is_refused() -> None:
