@@ -7,7 +7,7 @@ the plain L2 norm hold no trace of thresholds.
 
 from typing import NamedTuple
 
-from streamsvm.jit import expose
+from streamsvm.jit import expose, inlined
 
 
 class L2(NamedTuple):
@@ -83,6 +83,12 @@ def make_penalty(l2: float, l1: float = 0.0) -> Penalty:
     if not l1:
         return L2(l2)
     return ElasticNet(l2, l1) if l2 else L1(l1)
+
+
+@inlined
+def soft(value, amount):
+    """value brought nearer to zero by an amount, and to exactly 0.0 where it would get past it"""
+    return value - min(max(value, -amount), amount)
 
 
 def _shrink(self, eta):

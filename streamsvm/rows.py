@@ -54,6 +54,37 @@ def row_axpy(vector, indices, values, a, b, factor):
 
 
 @inlined
+def measured_axpy(vector, indices, values, a, b, factor):
+    """row_axpy, to the last bit; returns the squares of all numbers that it rounded, products and sums, together."""
+    small = np.float32(factor)
+    first = second = third = fourth = np.float32(0.0)
+    k, end = np.uint64(a), np.uint64(b)
+    while k + FOUR <= end:
+        step1, step2 = small * values[k], small * values[k + ONE]
+        step3, step4 = small * values[k + TWO], small * values[k + THREE]
+        after1 = vector[indices[k]] + step1
+        vector[indices[k]] = after1
+        after2 = vector[indices[k + ONE]] + step2
+        vector[indices[k + ONE]] = after2
+        after3 = vector[indices[k + TWO]] + step3
+        vector[indices[k + TWO]] = after3
+        after4 = vector[indices[k + THREE]] + step4
+        vector[indices[k + THREE]] = after4
+        first += after1 * after1 + step1 * step1
+        second += after2 * after2 + step2 * step2
+        third += after3 * after3 + step3 * step3
+        fourth += after4 * after4 + step4 * step4
+        k += FOUR
+    while k < end:
+        step1 = small * values[k]
+        after1 = vector[indices[k]] + step1
+        vector[indices[k]] = after1
+        first += after1 * after1 + step1 * step1
+        k += ONE
+    return (np.float64(first) + np.float64(second)) + (np.float64(third) + np.float64(fourth))
+
+
+@inlined
 def pair_axpy(pairs, indices, values, a, b, factor, other):
     """pairs[2 j] += factor x and pairs[2 j + 1] += other x at the row's features j."""
     small, small_other = np.float32(factor), np.float32(other)

@@ -32,12 +32,13 @@ class SlowDecay(NamedTuple):
 
 
 class InverseRoot(NamedTuple):
-    """eta0 / sqrt(t): where nothing is known about curvature."""
+    """eta0 / sqrt(1 + t / t0): where nothing is known about curvature. t0 rows pass before steps get much shorter."""
 
     eta0: float
+    t0: float = 1000.0
 
     def rate(self, t):
-        return self.eta0 / math.sqrt(t)
+        return self.eta0 / math.sqrt(1.0 + t / self.t0)
 
 
 class Constant(NamedTuple):

@@ -3,14 +3,19 @@
 from typing import Any
 
 from streamsvm.errors import ConfigError
+from streamsvm.solvers.adagrad import Adagrad
 from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
+from streamsvm.solvers.folos import Folos
+from streamsvm.solvers.ftrl import Ftrl
 from streamsvm.solvers.pegasos import Pegasos
 from streamsvm.solvers.sgd import Sgd
 from streamsvm.solvers.sgdqn import Sgdqn
 from streamsvm.solvers.zhang import Zhang
 
-SOLVERS: dict[str, type[OnlineSolver]] = {solver.name: solver for solver in (Asgd, Sgd, Pegasos, Sgdqn, Zhang)}
+SOLVERS: dict[str, type[OnlineSolver]] = {
+    solver.name: solver for solver in (Asgd, Sgd, Pegasos, Sgdqn, Zhang, Folos, Adagrad, Ftrl)
+}
 
 
 def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
@@ -22,4 +27,16 @@ def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     return SOLVERS[name](problem, **options)
 
 
-__all__ = ["SOLVERS", "Asgd", "OnlineSolver", "Pegasos", "Sgd", "Sgdqn", "Zhang", "make_solver"]
+__all__ = [
+    "SOLVERS",
+    "Adagrad",
+    "Asgd",
+    "Folos",
+    "Ftrl",
+    "OnlineSolver",
+    "Pegasos",
+    "Sgd",
+    "Sgdqn",
+    "Zhang",
+    "make_solver",
+]

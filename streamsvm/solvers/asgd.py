@@ -39,6 +39,7 @@ SMALLEST_BETA = 1e-6
 class Asgd(OnlineSolver):
     name = "asgd"
     own_scalars = 3
+    averaged = True
 
     def columns_for(self) -> int:
         return 2

@@ -23,9 +23,12 @@ SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
 
 TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
-TRIAL_POWERS = (-8, 40)  # of two, around the first guess; first rows that teach nothing must not stop all learning
+TRIAL_SCAN = range(-2, 4)  # powers of two around the first guess that are always tried: the cost can have two valleys
+TRIAL_POWERS = (-8, 40)  # and how far to go on from there; first rows that teach nothing must not stop all learning
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
-ROUNDING = 2.0**-20  # relative error allowed for in a bound computed from float32 weights
+ROUNDING = 1.5 * 2.0**-24  # error of w for each unit of length written to it in single precision
+READING = 2.0**-22  # relative error of w as it is read, and of a step's factor, in single precision too
+DRIFT = 2.0**-49  # relative error for each row of what is counted in double precision
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
 PIECE = 1 << 16  # weights turned into float64 at a time
@@ -73,6 +76,7 @@ class OnlineSolver(ABC):
     penalties: ClassVar[tuple[str, ...]] = ("l2",)  # kinds of penalty it can minimise
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
+    averaged: ClassVar[bool] = False  # whether its weights are a mean of iterates, which has little noise
     exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
 
     def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
@@ -111,6 +115,12 @@ class OnlineSolver(ABC):
         """How many float32 numbers it keeps for each feature, given the problem."""
         return 1
 
+    @property
+    def provable(self) -> bool:
+        """Whether iterates can prove a lower bound: with hinge, if the bias is a feature like others, or absent."""
+        loss, _, bias = self.problem
+        return isinstance(loss, Hinge) and loss.margin == 1.0 and bool(bias.decay or not bias.gain)
+
     def fresh(self, eta0: float) -> "OnlineSolver":
         """The same solver before its first row, with a step size to try."""
         return type(self)(self.problem, eta0=eta0)
@@ -121,7 +131,10 @@ class OnlineSolver(ABC):
         return 1.0 / norm2
 
     def lower_bound(self) -> float | None:
-        """At the end of a pass, a proven lower bound of the objective over all weights; None where there is none."""
+        """A proven lower bound of the objective over all weights at the end of a pass; None where there is none.
+
+        It relies on what only the caller knows: that every pass has the same rows with the same weights.
+        """
         return None
 
     # What users of a solver call.
@@ -148,7 +161,7 @@ class OnlineSolver(ABC):
         if any(kept.rows for kept in self._trial or []):
             self._choose_step_size()
         with np.errstate(invalid="ignore"):
-            total = np.sum(self.vector, dtype=np.float64)
+            total = self._total()
         if not np.isfinite(total):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]))
 
@@ -187,23 +200,46 @@ class OnlineSolver(ABC):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
         self.scalars[SEEN] += batch.rows if order is None else len(order)
 
+    def _total(self) -> float:
+        """The sum of the numbers kept for features: not finite if one of them is not."""
+        return float(np.sum(self.vector, dtype=np.float64))
+
     def _diverged(self, row: int) -> None:
-        eta = self.step_size or 1.0 / (self.problem.l2 * max(1.0, self.scalars[T]))
+        eta = self.step_size or 1.0 / max(self.problem.l2 * max(1.0, self.scalars[T]), 1e-300)
         remedy = "a smaller solver.eta0 or a larger penalty.l2" if self.has_step_size else "a larger penalty.l2"
         raise DivergedError(
             f"diverged in pass {self.scalars[PASS]:.0f} at row {row} with step size {eta:.3g}: the scores overflow. "
             f"Scale the features to about 1, or set {remedy}"
         )
 
-    def _dual_value(self, alphas: float, weights: Float32s, bias: float) -> float | None:
-        """l2 sum of alpha - l2/2 ||w||^2 for w = sum of alpha_i y_i x_i, less what single precision may have added."""
-        loss, l2 = self.problem.loss, self.problem.l2
-        feasible = (
-            isinstance(loss, Hinge) and loss.margin == 1.0 and (self.problem.bias.decay or not self.problem.bias.gain)
-        )
-        if not feasible or np.isnan(alphas):
+    def _dual_value(
+        self, alphas: float, clock: float, visited: float, written: float, weights: Float32s, bias: float
+    ) -> float | None:
+        """The dual objective l2 (sum of alpha - 1/2 ||w||^2) of w = sum of alpha_i y_i x_i: no primal value is below.
+
+        It must be feasible: alpha_i <= c_i / (l2 N). A visit of row i leaves c_i / (l2 clock) or less in alpha_i, and
+        in whole passes c_i / N of the weight visited is row i's. So all alpha may be multiplied by any number up to
+        clock / visited, and the best is taken: a large t0, that is small steps, would leave a bound near zero.
+
+        And w as stored is not quite that sum. To store v_j + f x_j is to round a product and a sum, each by 2^-24 of
+        itself at most. For a row that is, as |a| + |b| <= sqrt(2 (a^2 + b^2)), no more than sqrt(2) 2^-24 times the
+        root of the squares of all that was rounded, and for all rows the root of all their squares times their
+        number, which is `written`. Nothing less is safe: errors of equal sign add up, and rows sorted by class write
+        long vectors that cancel in the end, but not their errors. The rounding of f, and all that happens in double
+        precision, changes alpha by `slack`, and the bias, kept apart, by as much of its part in the sum.
+        """
+        drift = DRIFT * self.scalars[SEEN]
+        whole = abs(visited - self.scalars[PASS] * self.scalars[WEIGHT]) <= drift * visited
+        if not (self.provable and whole and visited > 0.0) or np.isnan(alphas):
             return None
-        return float(l2 * alphas * (1.0 - ROUNDING) - 0.5 * l2 * self.problem.norm2(weights, bias) * (1.0 + ROUNDING))
+        slack = READING + 2.0 * drift
+        error = ROUNDING * written + slack * alphas * np.sqrt(self.problem.bias.gain)
+        length2 = (np.sqrt(self.problem.norm2(weights, bias)) * (1.0 + slack) + error) ** 2
+        if not np.isfinite(length2):
+            return None
+        alphas *= 1.0 - slack
+        factor = min(clock / visited * (1.0 - slack), alphas / length2 if length2 > 0.0 else np.inf)
+        return float(self.problem.l2 * (factor * alphas - 0.5 * factor * factor * length2))
 
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
@@ -259,23 +295,26 @@ def trial_rows(waiting: Batch) -> Batch:
 def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
     """The step size, among powers of two around the solver's guess, whose trial run generalises best.
 
-    A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went.
+    A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went. A last iterate
+    is too noisy for that: on unseen rows of many features nothing seems better than not to move. It is judged on all.
     """
     problem = solver.problem
     norm2 = mean_norm2(rows) + problem.bias.gain
     start = 2.0 ** round(float(np.log2(solver.guess(norm2)))) if norm2 > 0 else 1.0
     cut = rows.rows - rows.rows // 4
-    seen, unseen = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
+    seen, judge = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
+    if not solver.averaged:
+        judge = rows
     tried: dict[int, float] = {}
 
     def cost(power: int) -> float:
         if power not in tried:
             trial = solver.fresh(start * 2.0**power)
             trial._reserve(rows.width)
-            tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, unseen, *trial.weights())
+            tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, judge, *trial.weights())
         return tried[power]
 
-    best = 0
+    best = min(TRIAL_SCAN, key=cost)
     lowest, highest = TRIAL_POWERS
     for direction in (1, -1):
         while lowest < best < highest and cost(best + direction) < cost(best):

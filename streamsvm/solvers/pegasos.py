@@ -38,9 +38,8 @@ from streamsvm.solvers.base import (
     row_order,
 )
 
-NORM2, WAITING, BATCH_ROWS, BATCH_WEIGHT, BATCH_SLOPE, BATCH_ALPHAS, ALPHAS, ALPHA, BETA, MEAN_BIAS = range(
-    OWN, OWN + 10
-)
+NORM2, WAITING, BATCH_ROWS, BATCH_WEIGHT, BATCH_SLOPE, BATCH_ALPHAS = range(OWN, OWN + 6)
+ALPHAS, WRITES, WRITTEN, ALPHA, BETA, MEAN_BIAS = range(OWN + 6, OWN + 12)
 SMALLEST_BETA = 1e-6
 LONGEST_LEAP = 100.0  # times 1 / sqrt(l2)
 
@@ -55,7 +54,7 @@ class Plan(NamedTuple):
 
 class Pegasos(OnlineSolver):
     name = "pegasos"
-    own_scalars = 10
+    own_scalars = 12
     has_step_size = False
 
     def __init__(
@@ -94,7 +93,10 @@ class Pegasos(OnlineSolver):
         return alpha * pairs[0::2] + beta * pairs[1::2], float(self.scalars[MEAN_BIAS])
 
     def lower_bound(self) -> float | None:
-        return self._dual_value(self.scalars[ALPHAS], *self._last())
+        clock = self.scalars[T] * self.plan.batch_size
+        visited = clock + self.scalars[BATCH_WEIGHT]  # the rows of an open mini-batch have no part in w yet
+        written = self.scalars[SCALE] * np.sqrt(self.scalars[WRITES] * self.scalars[WRITTEN])
+        return self._dual_value(self.scalars[ALPHAS], clock, visited, written, *self._last())
 
     def start_from(self, weights: Float32s, bias: float) -> None:
         self._reserve(len(weights))
@@ -154,19 +156,26 @@ def take_step(l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
             rebase(vector, scale, alpha, beta)
         else:
             rescale(vector, scale)
+        scalars[WRITTEN] *= scale * scale
         scale, alpha, beta, norm2 = 1.0, 0.0, 1.0, 0.0
         for j in range(0, len(vector), 1 << np.int64(plan.shift)):
             norm2 += np.float64(vector[j]) * np.float64(vector[j])
+        scalars[WRITES] += 1.0
+        scalars[WRITTEN] += 2.0 * norm2
+    written = 0.0
     factor = np.float32(-eta / k / scale)
     other = np.float32(alpha / beta * eta / k / scale) if plan.shift else np.float32(0.0)
     for place in range(int(scalars[WAITING])):
         j = np.uint64(waiting_indices[place]) << plan.shift
-        before = vector[j]
-        after = before + factor * waiting_values[place]
-        norm2 += np.float64(after) * np.float64(after) - np.float64(before) * np.float64(before)
+        before, step = vector[j], factor * waiting_values[place]
+        after = before + step
+        after2 = np.float64(after) * np.float64(after)
+        norm2 += after2 - np.float64(before) * np.float64(before)
+        written += after2 + 4.0 * np.float64(step) * np.float64(step)  # twice rounded, as c x and as a step
         vector[j] = after
         if plan.shift:
             vector[j + plan.shift] += other * waiting_values[place]
+    scalars[WRITTEN] += written
     b = scalars[BIAS] * (1.0 - eta * l2 * share * bias.decay) - eta / k * scalars[BATCH_SLOPE] * bias.gain
     alphas = scalars[ALPHAS] * shrink + eta / k * scalars[BATCH_ALPHAS]
     if plan.project:
@@ -220,6 +229,7 @@ def pegasos_pass(batch, order, loss, l2, bias, plan, vector, scalars, waiting_in
                 waiting_values[waiting] = np.float32(slope) * values[k]
                 waiting += 1
             scalars[WAITING] = waiting
+            scalars[WRITES] += 1.0
         scalars[BATCH_SLOPE] += slope
         scalars[BATCH_ALPHAS] -= slope * label
         scalars[BATCH_WEIGHT] += c

@@ -9,8 +9,9 @@ Reading a row and waiting for its weights cost as much for one candidate as for 
 lie side by side for all candidates. A group of them is as wide as a cache line: 16 lanes of sgd (v), 8 of asgd (v, u).
 More candidates are more groups, and a row is walked once for each; a group that is not full has 4, 8 or 16 lanes.
 
-The contract: candidate k is, bit for bit, what the plain solver gives when it is trained alone on the same rows. One
-that diverges stops learning and does not disturb the others. Choose it to find a penalty, as `streamsvm tune` does.
+The contract: candidate k is, bit for bit, what the plain solver gives when it is trained alone on the same rows, but
+for the lower bound of sgd, which is left out. One that diverges stops learning and does not disturb the others. Choose
+it to find a penalty, as `streamsvm tune` does.
 """
 
 import os
@@ -41,7 +42,7 @@ from streamsvm.solvers.base import (
     weighty,
 )
 from streamsvm.solvers.lane_group import Group, narrow
-from streamsvm.solvers.sgd import Sgd
+from streamsvm.solvers.sgd import ALPHAS, Sgd
 from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE, SCORE
 
 WIDTHS = (4, 8, 16)  # lanes that a group can have
@@ -124,6 +125,8 @@ class SideBySide:
         scalars = group.numbers[: len(solver.scalars), lane]
         solver.restore({"vector": group.table[: self.width, :, lane].ravel(), "scalars": scalars} | self._waiting())
         solver.dim, solver.memory = self.dim, self.memory
+        if isinstance(solver, Sgd):
+            solver.scalars[ALPHAS] = np.nan
         if not group.numbers[LIVE, lane]:
             solver._diverged(int(group.numbers[FELL, lane]))
         return solver

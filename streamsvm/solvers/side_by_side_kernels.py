@@ -14,7 +14,6 @@ from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, row_norm2
 from streamsvm.schedules import InverseTime, SlowDecay
 from streamsvm.solvers.asgd import ALPHA, BETA, MEAN_BIAS, SMALLEST_BETA
 from streamsvm.solvers.base import BIAS, LARGEST_SCORE, LOSS, OWN, SCALE, SMALLEST_SCALE, STEP, WEIGHT, WRONG, T
-from streamsvm.solvers.sgd import ALPHAS
 
 # Rows of `numbers` after the scalars of the plain solvers. LIVE is 1 in lanes that learn, else 0; FELL the row at which
 # a candidate diverged; the rest is scratch.
@@ -158,7 +157,6 @@ def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
             eta = InverseTime(l2, numbers[T0 * n + k]).rate(t)
             scale = numbers[SCALE * n + k] * (1.0 - c * eta * l2)
             numbers[SCALE * n + k] = scale
-            numbers[ALPHAS * n + k] *= 1.0 - c * eta * l2
             numbers[BIAS * n + k] *= 1.0 - c * eta * l2 * bias.decay
             numbers[RATE * n + k] = c * eta
             small += 1 if scale < SMALLEST_SCALE and numbers[LIVE * n + k] != 0.0 else 0
@@ -171,7 +169,6 @@ def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
                 step = numbers[SLOPE * n + k] * numbers[RATE * n + k]
                 numbers[FACTOR * n + k] = -step / numbers[SCALE * n + k]
                 numbers[BIAS * n + k] -= step * bias.gain
-                numbers[ALPHAS * n + k] -= step * label
             factors = load_small(numbers, np.uint64(FACTOR * n), lanes)
             for k in range(np.uint64(first), np.uint64(last)):
                 add_multiples(vector, np.uint64(indices[k]) * stride, factors, values[k])
