@@ -100,28 +100,31 @@ def mnist_pair(source: Path, folder: Path) -> Pair:
     return Pair(name, train, test)
 
 
-def covtype_pair(source: Path, folder: Path, every: int = 1) -> Pair:
+def covtype_pair(source: Path, folder: Path, *, every: int, mixed: bool) -> Pair:
     """Forest cover, class 2 (+1) against the rest, from covtype.parquet. Test rows are every 10th, as is usual.
 
-    Of the other rows every so-manieth is learned from. Its columns are integers of very different size.
+    Of the other rows every so-manieth is learned from. Its columns are integers of very different size. Its rows are in
+    long runs of one class, which online solvers suffer from; `mixed` puts those to learn from in a random order.
     """
-    path = source / "covtype.parquet"
+    name, path = "covtype-mixed" if mixed else "covtype", source / "covtype.parquet"
     if not path.exists():
-        return Pair("covtype", None, None, "no covtype.parquet")
+        return Pair(name, None, None, "no covtype.parquet")
     import pyarrow.parquet
 
     columns = [column.to_numpy() for column in pyarrow.parquet.read_table(path).columns]
     signs = columns.pop() == 2
     place = np.arange(len(signs))
     parts = {"train": place[place % 10 != 9][::every], "test": place[place % 10 == 9]}
+    if mixed:
+        parts["train"] = np.random.default_rng(0).permutation(parts["train"])
     largest = [int(np.abs(column[parts["train"]]).max()) or 1 for column in columns]
     datasets = [
-        _written(f"covtype{kind}.{part}", folder, zip(signs[rows].tolist(), _texts(columns, rows, scale), strict=True))
+        _written(f"{name}{kind}.{part}", folder, zip(signs[rows].tolist(), _texts(columns, rows, scale), strict=True))
         for kind, scale in (("", None), ("-scaled", largest))
         for part, rows in parts.items()
     ]
-    note = f"covtype: every {every}th training row only" if every > 1 else ""
-    return Pair("covtype", datasets[0], datasets[1], scaled=(datasets[2], datasets[3]), note=note)
+    note = f"{name}: every {every}th training row, in {'random order' if mixed else 'the order of the file'}"
+    return Pair(name, datasets[0], datasets[1], scaled=(datasets[2], datasets[3]), note=note)
 
 
 def _texts(columns: list[Any], rows: Any, largest: list[int] | None) -> Iterator[bytes]:
