@@ -65,6 +65,7 @@ class Bench:
     passes: int
     budget: str
     real: Path | None
+    quick: bool  # figures that mean nothing, soon
     say: Callable[[str], None]
 
     @property

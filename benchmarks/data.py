@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from generate import write_rows
 
@@ -64,6 +66,8 @@ class Pair(NamedTuple):
     train: Dataset | None
     test: Dataset | None
     skipped: str = ""
+    scaled: tuple[Dataset, Dataset] | None = None  # where features differ in size, for programs that do not scale them
+    note: str = ""
 
 
 def real_pairs(source: Path, folder: Path) -> Iterator[Pair]:
@@ -81,25 +85,95 @@ def real_pairs(source: Path, folder: Path) -> Iterator[Pair]:
             yield Pair(name, None, None, str(error))
 
 
+def mnist_pair(source: Path, folder: Path) -> Pair:
+    """Handwritten digits, 3 (-1) against 8 (+1), from mnist.{train,test}.svm.*"""
+    name = "mnist-3-8"
+    files = [next(iter(sorted(source.glob(f"mnist.{part}.svm*"))), None) for part in ("train", "test")]
+    if files[0] is None or files[1] is None:
+        return Pair(name, None, None, "no mnist.train.svm.* with mnist.test.svm.*")
+    signs = {3.0: False, 8.0: True}
+    train, test = (
+        _written(f"{name}.{part}", folder, ((signs[label], rest) for label, rest in _lines(path) if label in signs))
+        for part, path in zip(("train", "test"), files, strict=True)
+        if path
+    )
+    return Pair(name, train, test)
+
+
+def covtype_pair(source: Path, folder: Path, *, every: int, mixed: bool) -> Pair:
+    """Forest cover, class 2 (+1) against the rest, from covtype.parquet. Test rows are every 10th, as is usual.
+
+    Of the other rows every so-manieth is learned from. Its columns are integers of very different size. Its rows are in
+    long runs of one class, which online solvers suffer from; `mixed` puts those to learn from in a random order.
+    """
+    name, path = "covtype-mixed" if mixed else "covtype", source / "covtype.parquet"
+    if not path.exists():
+        return Pair(name, None, None, "no covtype.parquet")
+    import pyarrow.parquet
+
+    columns = [column.to_numpy() for column in pyarrow.parquet.read_table(path).columns]
+    signs = columns.pop() == 2
+    place = np.arange(len(signs))
+    parts = {"train": place[place % 10 != 9][::every], "test": place[place % 10 == 9]}
+    if mixed:
+        parts["train"] = np.random.default_rng(0).permutation(parts["train"])
+    largest = [int(np.abs(column[parts["train"]]).max()) or 1 for column in columns]
+    datasets = [
+        _written(f"{name}{kind}.{part}", folder, zip(signs[rows].tolist(), _texts(columns, rows, scale), strict=True))
+        for kind, scale in (("", None), ("-scaled", largest))
+        for part, rows in parts.items()
+    ]
+    note = f"{name}: every {every}th training row, in {'random order' if mixed else 'the order of the file'}"
+    return Pair(name, datasets[0], datasets[1], scaled=(datasets[2], datasets[3]), note=note)
+
+
+def _texts(columns: list[Any], rows: Any, largest: list[int] | None) -> Iterator[bytes]:
+    """Each row of a table as 'index:value ...', zeros left out, each column divided by its largest value if given."""
+    tokens = np.empty((len(rows), len(columns)), object)
+    for j, column in enumerate(columns):
+        values, which = np.unique(column[rows], return_inverse=True)
+        by = largest[j] if largest else 1
+        written = [b"%d:%.7g" % (j + 1, value / by) if value else b"" for value in values.tolist()]
+        tokens[:, j] = np.array(written, object)[which]
+    return (b" ".join(filter(None, row)) for row in tokens)
+
+
 def _unpacked(source: Path, folder: Path) -> Dataset:
-    """Plain LIBSVM and VW text, labels as 1 and -1. A class beyond the second is refused before more is read."""
-    name = source.name.split(".svm")[0]
-    svm, vw = folder / f"{name}.svm", folder / f"{name}.vw"
-    rows = features = 0
+    """A file as plain text. A class beyond the second is refused before more is read."""
+    return _written(source.name.split(".svm")[0], folder, _two_classes(_lines(source)))
+
+
+def _two_classes(lines: Iterable[tuple[float, bytes]]) -> Iterator[tuple[bool, bytes]]:
     classes: set[float] = set()
-    with _open(source) as lines, open(svm, "wb") as out, open(vw, "wb") as vw_out:
+    for label, rest in lines:
+        classes.add(label)
+        if len(classes) > 2:
+            raise ValueError("more than two classes")
+        yield label > 0, rest
+    if not classes <= {-1.0, 0.0, 1.0}:
+        raise ValueError("labels other than 1 and -1 or 0")
+
+
+def _lines(source: Path) -> Iterator[tuple[float, bytes]]:
+    """Label and features of each row of LIBSVM text, packed or not."""
+    with _open(source) as lines:
         for line in lines:
             label, _, rest = line.strip().partition(b" ")
-            classes.add(float(label))
-            if len(classes) > 2:
-                raise ValueError("more than two classes")
-            sign = b"1" if float(label) > 0 else b"-1"
+            yield float(label), rest
+
+
+def _written(name: str, folder: Path, lines: Iterable[tuple[bool, bytes]]) -> Dataset:
+    """Plain LIBSVM and VW text, labels as 1 and -1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    svm, vw = folder / f"{name}.svm", folder / f"{name}.vw"
+    rows = features = 0
+    with open(svm, "wb") as out, open(vw, "wb") as vw_out:
+        for positive, rest in lines:
+            sign = b"1" if positive else b"-1"
             out.write(sign + b" " + rest + b"\n")
             vw_out.write(sign + b" | " + rest + b"\n")
             rows += 1
             features += rest.count(b":")
-    if not classes <= {-1.0, 0.0, 1.0}:
-        raise ValueError("labels other than 1 and -1 or 0")
     return Dataset(name, svm, vw, rows, features, svm.stat().st_size)
 
 

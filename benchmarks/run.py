@@ -86,6 +86,7 @@ def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say
         passes=args.passes,
         budget=args.memory,
         real=args.real,
+        quick=args.quick,
         say=say,
     )
     say("\nWarm-up")

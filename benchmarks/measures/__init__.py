@@ -8,7 +8,10 @@ from measures.end_to_end import end_to_end, steady_state
 from measures.memory import memory
 from measures.parsing import text_to_arrays
 from measures.passes import further_passes
+from measures.rates import pass_rates
+from measures.solvers import every_solver
 from measures.startup import start_up
+from measures.tuning import tuning
 
 MEASURES: dict[str, Callable[[Bench], Section]] = {
     "startup": start_up,
@@ -18,4 +21,7 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "parsing": text_to_arrays,
     "memory": memory,
     "accuracy": compare_errors,
+    "solvers": every_solver,
+    "rates": pass_rates,
+    "tuning": tuning,
 }

@@ -1,9 +1,11 @@
-"""LIBLINEAR's dual coordinate descent (-s 3), all rows in RAM, to its default tolerance (`workers/liblinear_s3.py`)."""
+"""LIBLINEAR's dual coordinate descent (-s 3), all rows in RAM, to its default tolerance: `workers/liblinear_fit.py`."""
 
 import importlib.util
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from data import Dataset
 from peers.compiler import build, compiler
@@ -23,7 +25,13 @@ class LibLinear:
         return None if importlib.util.find_spec("liblinear") else "liblinear-official is not installed (extra: bench)"
 
     def train(self, data: Dataset, model: Path, passes: int) -> Command:
-        return self._worker("train", str(data.svm), str(model))
+        return self._worker("train", str(data.svm), str(model), "-s 3 -c 1")
+
+    def choose(self, data: Dataset, model: Path, options: str, every: int, costs: Sequence[float]) -> dict[str, Any]:
+        """Train with the C that does best on every n-th row; says which it was. Other options than those of `train`."""
+        grid = ",".join(map(repr, costs))
+        told = run(self._worker("choose", str(data.svm), str(model), options, str(every), grid)).output
+        return dict(json.loads(told))
 
     def test_error(self, model: Path, test: Dataset) -> float:
         return float(json.loads(run(self._worker("test", str(test.svm), str(model))).output)["error"])
@@ -31,4 +39,4 @@ class LibLinear:
     def _worker(self, mode: str, *words: str) -> Command:
         if self._reader is None:  # without a compiler the package's own reader, several times slower
             self._reader = str(build("liblinear_reader.c", self._work, shared=True)) if compiler() else "none"
-        return Command([sys.executable, str(WORKERS / "liblinear_s3.py"), mode, self._reader, *words])
+        return Command([sys.executable, str(WORKERS / "liblinear_fit.py"), mode, self._reader, *words])

@@ -36,6 +36,11 @@ class StreamSvm:
     def test_error(self, model: Path, test: Dataset) -> float:
         return float(objects(run(self.command("evaluate", str(model), str(test.svm), "--json")).output)[-1]["error"])
 
+    def solvers(self) -> list[str]:
+        """The names of all its solvers."""
+        told = run(Command([sys.executable, "-c", "from streamsvm.solvers import SOLVERS; print(*SOLVERS)"])).output
+        return told.split()
+
     def command(self, *words: str) -> Command:
         return Command([str(self._program), *words], {"STREAMSVM_CACHE_DIR": str(self.cache)})
 
