@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.schedules import PolynomialDecay
-from streamsvm.solvers.base import BEFORE, LARGEST_SCORE, PASS, SCALE, SEEN, STEP, Problem
+from streamsvm.solvers.asgd import BETA
+from streamsvm.solvers.base import BEFORE, LARGEST_SCORE, SCALE, SEEN, STEP, Problem
 from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE, NUMBERS, SCORE, T0, asgd_lanes, sgd_lanes
 
 FEATURES = 1 << 12  # whose weights are moved or added up at a time
@@ -29,7 +30,7 @@ class Group:
         self.stride = columns * lanes  # numbers for each feature
         self.vector: Float32s = np.empty(0, np.float32)
         self.numbers: Float64s = np.zeros((NUMBERS, lanes))
-        self.numbers[[SCALE, PASS, L2, T0]] = 1.0
+        self.numbers[[SCALE, BETA, L2, T0]] = 1.0  # nothing is divided by zero in lanes without a candidate
 
     @property
     def room(self) -> int:

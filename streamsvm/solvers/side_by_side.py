@@ -68,7 +68,7 @@ class SideBySide:
             raise ConfigError(f"solver {name} cannot learn candidates side by side; solvers that can: {able}")
         if len({(type(problem.loss), problem.loss, problem.bias) for problem in problems}) != 1:
             raise ConfigError("candidates are one or more problems with the same loss and the same bias")
-        plain = [KINDS[name](problem) for problem in problems]  # refuses penalties it cannot minimise
+        plain = [KINDS[name](problem, eta0=eta0) for problem in problems]  # refuses penalties it cannot minimise
         self.name = name
         self.given = list(problems)
         self.kept = list(range(len(problems)))  # which of those given are candidates still
@@ -79,9 +79,10 @@ class SideBySide:
         self._most = int(LINE) // self.columns
         self._groups = [Group(self.columns, lanes) for lanes in self._lanes(len(problems))]
         self._trial: list[Batch] | None = [] if eta0 is None else None
-        for k, problem in enumerate(problems):
+        for k, solver in enumerate(plain):
             group, lane = self._place(k)
-            group.numbers[[LIVE, L2, STEP], lane] = 1.0, problem.l2, eta0 or 0.0
+            group.numbers[: len(solver.scalars), lane] = solver.scalars
+            group.numbers[[LIVE, L2], lane] = 1.0, solver.problem.l2
         for group in self._groups:
             group.begin_schedules()
         if dim:
