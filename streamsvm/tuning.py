@@ -79,6 +79,10 @@ def candidates_of(settings: Settings) -> list[Candidate]:
     tuned, penalty = settings.tune, settings.penalty
     if penalty.C is not None:
         raise ConfigError("penalty.C cannot be tuned: tune.l2 names the penalties to try")
+    if settings.solver.init is not None:
+        raise ConfigError("solver.init cannot be used here: all candidates of tune begin at zero")
+    if settings.solver.early_stop is not None:
+        raise ConfigError("solver.early_stop cannot be used here: in tune the worse half retires after each pass")
     l2s = grid(tuned.l2, tuned.candidates) if tuned.l2 is not None else [penalty.l2 or 0.0]
     l1s = grid(tuned.l1, tuned.candidates) if tuned.l1 is not None else [penalty.l1 or 0.0]
     found = [

@@ -1,6 +1,6 @@
 """Is every solver as good as a converged one? Test errors of the whole family beside LIBLINEAR, at the best penalty.
 
-    streamsvm    `tune` picks l2 in one pass, `train` then makes five over all rows
+    streamsvm    `tune` picks l2 in five passes, the worse half retiring after each; `train` then makes five over all rows
     LIBLINEAR    -s 2: the same problem solved in memory, with the best C
 
 Both minimise the squared hinge, and both choose by that loss on the same held-out rows: every 10th of the training set.
@@ -105,7 +105,16 @@ def _streamsvm(bench: Bench, ours: StreamSvm, pair: Pair, solver: str, passes: i
     model = bench.work / f"solvers-{pair.name}-{solver}.model"
     shared = ["--solver", solver, "--loss", "squared_hinge", "-o", str(model), "--json"]
     shared += ["--scale", "maxabs"] if pair.scaled else []
-    search = ["--l2", L2, "--candidates", "4" if bench.quick else "15", "--holdout", str(EVERY)]
+    search = [
+        "--l2",
+        L2,
+        "--candidates",
+        "4" if bench.quick else "15",
+        "--holdout",
+        str(EVERY),
+        "--passes",
+        str(passes),
+    ]
     tuned = objects(run(ours.command("tune", str(pair.train.svm), *shared, *search)).output)[-1]
     fixed = ["--l2", repr(tuned["l2"]), "--passes", str(passes), "--test", str(pair.test.svm)]
     trained = objects(run(ours.command("train", str(pair.train.svm), *shared, *fixed)).output)[-1]

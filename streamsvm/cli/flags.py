@@ -77,6 +77,7 @@ FLAGS = {
     "cache": Flag("run.cache", "Parsed rows for later passes: auto, off, or a path to keep them at."),
 }  # fmt: skip
 
+OF_ONE_RUN = ("l2", "c", "l1", "solver", "loss", "init", "early_stop")
 TUNE_FLAGS = {
     "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),
     "l1": Flag("tune.l1", "L1 penalties to try, each with every l2 (folos, adagrad, ftrl)."),
@@ -84,7 +85,7 @@ TUNE_FLAGS = {
     "solver": Flag("tune.solver", "A solver, or several such as asgd,ftrl. [default: asgd]", SOLVERS),
     "loss": Flag("tune.loss", "A loss, or several such as hinge,logistic. [default: squared_hinge]", LOSSES),
     "by": Flag("tune.by", "What the best has least of: loss or error. [default: loss]", ("loss", "error")),
-    **{name: flag for name, flag in FLAGS.items() if name not in ("l2", "c", "l1", "solver", "loss", "init")},
+    **{name: flag for name, flag in FLAGS.items() if name not in OF_ONE_RUN},
 }
 TUNE_FLAGS["holdout"] = FLAGS["holdout"]._replace(help="Every Nth row decides which is best. [default: 10]")
 
