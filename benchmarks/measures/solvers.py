@@ -1,6 +1,6 @@
 """Is every solver as good as a converged one? Test errors of the whole family beside LIBLINEAR, at the best penalty.
 
-    streamsvm    `tune` picks l2 in five passes, the worse half retiring after each; `train` then makes five over all rows
+    streamsvm    `tune` picks l2 in five passes, the worse half retiring after each; `train` makes five over all
     LIBLINEAR    -s 2: the same problem solved in memory, with the best C
 
 Both minimise the squared hinge, and both choose by that loss on the same held-out rows: every 10th of the training set.
