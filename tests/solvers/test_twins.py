@@ -628,7 +628,7 @@ for name, solver in SOLVERS.items():
     for kind in solver.penalties:
         for loss in LOSSES if kind == "l2" else ["squared_hinge"]:
             problem = Problem(make_loss(loss), make_penalty(*strengths[kind]))
-            trained = run_passes(solver(problem), [made_up(70, 40, seed=11)])
+            trained = run_passes(solver(problem), [made_up(40, 30, seed=11)])
             results[f"{name}-{loss}-{kind}"] = np.append(*trained.weights())
             results[f"{name}-{loss}-{kind}-scalars"] = trained.scalars
 np.savez(sys.argv[2], **results)
