@@ -52,9 +52,9 @@ class Standing(NamedTuple):
     held_out_error: float | None
 
     def rank(self, by: str) -> float:
-        """What the best has least of, by held-out rows; infinite for a candidate that diverged."""
+        """What the best has least of, by held-out rows, to four digits; infinite for a candidate that diverged."""
         figure = self.held_out_error if by == "error" else self.held_out_loss
-        return figure if figure is not None and math.isfinite(figure) else math.inf
+        return float(f"{figure:.4g}") if figure is not None and math.isfinite(figure) else math.inf
 
 
 def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:

@@ -85,6 +85,7 @@ def render(found: dict[str, Any]) -> str:
         f"bias {found['bias']:.6g}",
         f"classes  {' and '.join(str(name) for name in found['classes'])}",
         f"trained  {found['online'].get('solver', '?')}, {found['loss']}, l2 {provenance.get('l2', '?'):g}, "
+        f"{'l1 {:g}, '.format(provenance['l1']) if provenance.get('l1') else ''}"
         f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}",
         f"from     {', '.join(provenance.get('sources', []))}",
         f"by       streamsvm {provenance.get('streamsvm', '?')}",
