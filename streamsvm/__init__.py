@@ -13,7 +13,7 @@ The rooms, in the order data travels:
     training        the whole story on one screen, and tuning that of many candidates at once; config says what they
                     may be (reading turns it into streams), cli shows them
 
-    >>> from streamsvm import load_model, open_stream, train
+    >>> from streamsvm import load_model, open_stream, train, tune
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamsvm.model import Model, load_model
     from streamsvm.stream import Stream, open_stream
     from streamsvm.training import train
+    from streamsvm.tuning import tune
 
 _HOMES = {
     "Model": "model",
@@ -34,9 +35,10 @@ _HOMES = {
     "load_settings": "config",
     "open_stream": "stream",
     "train": "training",
+    "tune": "tuning",
 }
 
-__all__ = ["Model", "Settings", "Stream", "__version__", "load_model", "load_settings", "open_stream", "train"]
+__all__ = ["Model", "Settings", "Stream", "__version__", "load_model", "load_settings", "open_stream", "train", "tune"]
 
 
 def __getattr__(name: str) -> Any:

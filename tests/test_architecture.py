@@ -85,7 +85,7 @@ ROOMS = {
     "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "reading"}
     | {"training", "tuning", "version"}
     | SMALL,
-    "": {"config", "model", "stream", "training"},  # the public names
+    "": {"config", "model", "stream", "training", "tuning"},  # the public names
 }
 
 
