@@ -45,6 +45,7 @@ DELTA = 1.0 / 64.0  # times 1 / eta0; 0.005 to 0.06 are about as good
 
 class Adagrad(OnlineSolver):
     name = "adagrad"
+    worse_by = 0.01  # steps get shorter by themselves, and far more rows follow than a trial has
     penalties = ("l2", "l1", "elastic_net", "none")
     own_scalars = 2
 

@@ -77,6 +77,7 @@ class OnlineSolver(ABC):
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
     averaged: ClassVar[bool] = False  # whether its weights are a mean of iterates, which has little noise
+    worse_by: ClassVar[float] = 0.0  # how much more a trial may cost, relatively, if it takes larger steps
     exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
 
     def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
@@ -319,6 +320,9 @@ def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
     for direction in (1, -1):
         while lowest < best < highest and cost(best + direction) < cost(best):
             best += direction
+    bound = cost(best) * (1.0 + solver.worse_by)
+    while solver.worse_by and best < highest and cost(best + 1) <= bound:
+        best += 1
     return float(start * 2.0**best)
 
 

@@ -43,6 +43,7 @@ TINY = 1e-30  # with beta = 0 a weight never seen is 0 / TINY
 
 class Ftrl(OnlineSolver):
     name = "ftrl"
+    worse_by = 0.01  # steps get shorter by themselves, and far more rows follow than a trial has
     penalties = ("l2", "l1", "elastic_net", "none")
     own_scalars = 3
 
