@@ -5,11 +5,12 @@ Declared classes are taken in the order given; the first of two is the negative 
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.jit import quick
 
 ClassLabel = int | float | str
@@ -78,6 +79,17 @@ class ClassMap:
         """The batch with codes instead of labels; rows without a label keep NaN."""
         codes = self._encode_open(batch.labels) if self.open else self._encode_declared(batch.labels)
         return batch._replace(labels=codes)
+
+    def state(self) -> dict[str, Any]:
+        """What was learned from the labels so far: which of -1, 0, 1 an open map has seen."""
+        return {"signs": self._signs.tolist()} if self.open else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken, with a map of the same kind."""
+        if ("signs" in state) != self.open:
+            raise ModelError("the classes saved were declared, these are not, or the other way round")
+        if self.open:
+            self._signs = np.array(state["signs"], np.bool_)
 
     def _encode_open(self, labels: Float32s) -> Float32s:
         codes = np.empty(len(labels), np.float32)

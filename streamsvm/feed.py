@@ -25,6 +25,8 @@ from streamsvm.passes import Passes
 from streamsvm.weighting import ClassWeights
 
 Note = Callable[[str], None]
+Tick = Callable[[int], None]  # called after each batch, with its number of rows
+State = dict[str, Any]
 
 
 class StartOver(Exception):  # noqa: N818  (not an error: the classes are known now)
@@ -40,7 +42,7 @@ class Visit(NamedTuple):
 
 
 class Feed:
-    """All passes of a run, prepared for learning."""
+    """All passes of a run, prepared for learning: `prepare` first, or `restore` to go on with an interrupted run."""
 
     def __init__(self, settings: Settings, passes: Passes, note: Note, initial: Model | None, memory: int) -> None:
         self._settings = settings
@@ -50,10 +52,14 @@ class Feed:
         self.rows = settings.data.rows
         self._totals: dict[float, float] | None = None  # weight of each label as written, where counted
         self.scaling = self._new_scaling(initial, memory)
-        self._prepare()
-        self.class_weights = self._new_class_weights()
+        self.class_weights: ClassWeights | None = None
         self.features = 0
         self.bytes = 0
+        self._bytes_before = 0  # those of earlier passes
+        self._pass_rows = 0
+        self._watch: FirstRows | None = None
+        self.preparing = True  # whether data is read to find out something, and not to learn
+        self._restored = False  # whether the next pass is the rest of one
 
     # Before the first row.
 
@@ -77,8 +83,13 @@ class Feed:
             return Scaling.from_factors(kind, initial.scale)
         return Scaling(kind, dim=self._settings.features.given_width, memory=memory)
 
-    def _prepare(self) -> None:
-        """Find out from the cache what must be known before the first step."""
+    def prepare(self, tick: Tick) -> None:
+        """Find out from the cache what must be known before the first step; `tick` is called while that is filled."""
+        self._prepare(tick)
+        self.class_weights = self._new_class_weights()
+        self.preparing = False
+
+    def _prepare(self, tick: Tick) -> None:
         scaling = self.scaling if self.scaling is not None and not self.scaling.frozen else None
         needs_rows = self._settings.penalty.C is not None and self.rows is None
         if needs_rows and not self._passes.will_cache:
@@ -90,15 +101,17 @@ class Feed:
             *(["balanced weights depend on the number in each class"] if self._balanced else []),
             *(["scaling depends on all values"] if scaling else []),
         ]
-        if reasons and self._passes.will_cache and not self._passes.cached:
-            self._note(f"reading the data once before learning, because {' and '.join(reasons)}")
-            self._passes.fill()
+        if self._passes.filling or (reasons and self._passes.will_cache and not self._passes.cached):
+            if reasons:
+                self._note(f"reading the data once before learning, because {' and '.join(reasons)}")
+            self._passes.fill(tick)
         if self._passes.cached:
             self._ask_cache()
             if scaling is not None:
                 with closing(self._passes.batches(2)) as batches:
                     for batch in batches:
                         scaling.see(batch._replace(weights=np.abs(batch.weights)))
+                        tick(batch.rows)
                 scaling.freeze()
 
     @property
@@ -172,33 +185,50 @@ class Feed:
         """Whether a row has the same weight in every pass."""
         return self.class_weights is None or not self.class_weights.running
 
-    def visits(self, number: int) -> Generator[Visit, None, None]:
-        """Pass `number`; raises StartOver when classes turn up that can be found in the cache."""
-        shuffled = self._settings.data.shuffle not in ("auto", 0)
-        watch = FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None) if number == 1 else None
-        from_cache, before, rows = self._passes.cached, self.bytes, 0
+    def visits(self, number: int, tick: Tick = lambda rows: None) -> Generator[Visit, None, None]:
+        """Pass `number`; raises StartOver when classes turn up that can be found in the cache.
+
+        `tick` is called for every batch that is read to find them.
+        """
+        if not self._restored:
+            self._begin_pass(number)
+        self._restored = False
+        from_cache = self._passes.cached
         with closing(self._passes.visits(number)) as visits:
             for batch, order in visits:
                 try:
                     visit = self._prepared(batch, order)
                 except UndeclaredClassError as error:
                     if number > 1 or not self.classes.open or not self._passes.will_cache:
-                        raise DataError(f"{self.place(rows + error.row + 1)}: {error}") from error
+                        raise DataError(f"{self.place(self._pass_rows + error.row + 1)}: {error}") from error
                     self._note(f"found label {error.label:g}: reading on to find all classes, then starting over")
-                    for _ in visits:
-                        pass
+                    self.preparing = True
+                    for more, _ in visits:
+                        tick(more.rows)
                     self._start_over()
                     raise StartOver from None
-                if watch is not None:
-                    watch.look(visit.batch)
-                rows += batch.rows
+                if self._watch is not None:
+                    self._watch.look(visit.batch)
+                self._pass_rows += batch.rows
                 self.features += batch.features
-                self.bytes = self.bytes + 8 * batch.features if from_cache else before + self._passes.stream.tally.bytes
+                if from_cache:
+                    self.bytes += 8 * batch.features
+                else:
+                    self.bytes = self._bytes_before + self._passes.stream.tally.bytes
                 yield visit
         if self.scaling is not None:
             self.scaling.freeze()
-        if watch is not None:
-            watch.end()
+        if self._watch is not None:
+            self._watch.end()
+
+    def _begin_pass(self, number: int) -> None:
+        self._watch = self._new_watch() if number == 1 else None
+        self._bytes_before = self.bytes
+        self._pass_rows = 0
+
+    def _new_watch(self) -> FirstRows:
+        shuffled = self._settings.data.shuffle not in ("auto", 0)
+        return FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None)
 
     def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
         held = None
@@ -217,6 +247,48 @@ class Feed:
         self._ask_cache()
         self.class_weights = self._new_class_weights()
         self.features = self.bytes = 0
+        self.preparing = False
+
+    # Going on later.
+
+    def state(self) -> State:
+        """Everything that later visits depend on, copied."""
+        state: State = {
+            "classes": None if self.classes.open else self.classes.names,
+            "signs": self.classes.state(),
+            "rows": self.rows,
+            "totals": list(self._totals.items()) if self._totals is not None else None,
+            "features": self.features,
+            "bytes": self.bytes,
+            "bytes_before": self._bytes_before,
+            "pass_rows": self._pass_rows,
+        }
+        if self.scaling is not None:
+            state["scaling"] = self.scaling.state()
+        if self.class_weights is not None:
+            state["class_weights"] = self.class_weights.state()
+        if self._watch is not None:
+            state["first_rows"] = self._watch.state()
+        return state
+
+    def restore(self, state: State, *, inside: bool) -> None:
+        """Go on where `state` was taken, `inside` a pass or between two; takes the place of `prepare`."""
+        self.classes = ClassMap(state["classes"])
+        self.classes.restore(state["signs"])
+        self.rows = state["rows"]
+        self._totals = dict(state["totals"]) if state["totals"] is not None else None
+        self.features, self.bytes = state["features"], state["bytes"]
+        self._bytes_before, self._pass_rows = state["bytes_before"], state["pass_rows"]
+        if self.scaling is not None:
+            self.scaling.restore(state["scaling"])
+        self.class_weights = self._new_class_weights()
+        if self.class_weights is not None:
+            self.class_weights.restore(state["class_weights"])
+        if "first_rows" in state:
+            self._watch = self._new_watch()
+            self._watch.restore(state["first_rows"])
+        self._restored = inside
+        self.preparing = False
 
     def place(self, row: int) -> str:
         """Where row `row` of the pass was read, as well as that can be told."""

@@ -1,6 +1,7 @@
 """Notices in the first rows what ruins online learning: a single class, and features of very different size."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,16 @@ class FirstRows:
     def end(self) -> None:
         if not self._one_class_done and self._seen > 1:
             self._warn_of_class(f"all {self._seen} rows", hopeless=True)
+
+    def state(self) -> dict[str, Any]:
+        """What has been looked at: of a pass that goes on later no warning is lost, and none comes twice."""
+        code = None if self._one_class_done else self._code  # which may be NaN, and no longer matters
+        return {"seen": self._seen, "code": code, "one_class_done": self._one_class_done, "sized": self._sized}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken."""
+        self._seen, self._code = state["seen"], state["code"]
+        self._one_class_done, self._sized = state["one_class_done"], state["sized"]
 
     def _look_at_labels(self, batch: Batch) -> None:
         if self._one_class_done:

@@ -6,11 +6,13 @@ scoring needs no second reading of the data.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
+from streamsvm.errors import ModelError
 from streamsvm.losses import Loss
 from streamsvm.shuffle import taken
 from streamsvm.solvers.base import loss_pass, row_order
@@ -81,6 +83,24 @@ class Holdout:
         """Mean loss and error of this pass."""
         weight, loss, wrong = self._sums[model].tolist()
         return (loss / weight, wrong / weight) if weight else (None, None)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the future depends on, copied."""
+        return {
+            "models": len(self._losses),
+            "measured": self._measured,
+            "sums": self._sums.copy(),
+            "waiting": concatenate(self._waiting)._asdict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken, with the losses of the models that were kept until then."""
+        if state["models"] != len(self._losses):
+            raise ModelError(f"the held-out figures saved are of {state['models']} models, not of {len(self._losses)}")
+        waiting = Batch(**state["waiting"]).copy()
+        self._waiting = [waiting] if waiting.rows else []
+        self._sums = np.array(state["sums"], np.float64)
+        self._measured = int(state["measured"])
 
     def _held(self) -> tuple[int, int]:
         return sum(batch.rows for batch in self._waiting), sum(batch.features for batch in self._waiting)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic, overload_method
 
@@ -63,6 +63,11 @@ except OSError:
     CACHE = None
 if CACHE is not None:
     numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
+
+
+def machine() -> dict[str, str]:
+    """What the last bits of a result may depend on, beside these sources."""
+    return {"numba": numba.__version__, "numpy": np.__version__, "cpu": binding.get_host_cpu_name()}
 
 
 def compiled_before() -> bool:

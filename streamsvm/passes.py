@@ -5,17 +5,21 @@
                  seeded order each pass, because rows that always come in the same order pull the weights in circles
 
 Which rows come in which order depends on the source and the settings alone, not on whether a cache was there before.
+`state` says how far a pass has come, `restore` goes on from there: in the source, with the unfinished cache where it is
+still there, or in a complete one. Where neither is (another machine), the cache is written again first.
 """
 
+import glob
 import hashlib
 import os
 import secrets
 import shutil
 import socket
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,16 +28,26 @@ from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.jit import kernel
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.pool import Tokens, ordered
-from streamsvm.shuffle import mixed, random_order, runs_in_random_order, taken
-from streamsvm.stream import Stream
+from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
+from streamsvm.stream import Stream, Tally
 
 if TYPE_CHECKING:
-    from streamsvm.io.cache import Cache
+    from streamsvm.io.cache import Cache, CacheWriter
 
 GROUPS_AHEAD = 4
+RESUMABLE = "resumable"  # what names of temporary caches begin with that a later run may want
+STALE_SECONDS = 30 * 86400
 SPARE_SPACE = 64 << 20
 Note = Callable[[str], None]
 Visits = Generator[tuple[Batch, Int64s | None], None, None]
+State = dict[str, Any]
+
+
+class Lasting(NamedTuple):
+    """For a run that may go on later: where its temporary cache is, and what its source must still be then."""
+
+    path: Path
+    identity: list[list[Any]]
 
 
 class Passes:
@@ -41,6 +55,7 @@ class Passes:
 
     Later passes come in random order with `mix_later`, or, when that is left open, if the first pass is shuffled.
     With `holdout`, every so-manieth row of the source has the sign bit of its weight set, the same rows in each pass.
+    With `lasting`, a cache survives a run that does not end well, finished or not.
     """
 
     def __init__(
@@ -51,27 +66,39 @@ class Passes:
         passes: int = 1,
         mix_later: bool | None = None,
         holdout: int | None = None,
+        lasting: Lasting | None = None,
         note: Note = lambda text: None,
     ) -> None:
         self.stream = stream
+        self._lasting = lasting
         self._mix_later = stream.shuffle > 0 if mix_later is None else mix_later
         self._holdout = holdout
         self._note = note
         self._temporary = cache == "auto"
         self._path = self._choose_path(cache, passes)
         self._cache: Cache | None = None
+        self._writer: CacheWriter | None = None  # while the cache is being written
+        self._taken_up = False  # whether the next writing goes on with what an interrupted run has written
+        self._buffer: ShuffleBuffer | None = None
+        self._rows = 0  # of this pass that were handed on, where they come in order
+        self._groups_done = 0  # of this pass, where groups come in random order
+        self._restored: State | None = None  # where the next reading begins
         self.fraction = 0.0  # of the current pass, where known
         if self._path is None and passes > 1 and not stream.repeatable:
             raise ConfigError("standard input can be read only once: several passes need a cache, but the cache is off")
-        if self._path is not None and self._path.exists():
-            self._open(self._path)
+        self._open_if_there()
 
     def __enter__(self) -> "Passes":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Remove a temporary cache, unless the run may go on later."""
         if self._cache is not None:
             self._cache.close()
+        if self._writer is not None:
+            self._writer.leave()
+        if self._lasting is not None and kind is not None:
+            return
         if self._path is not None and (self._temporary or self.stream.source.fingerprint() is None):
             self._path.unlink(missing_ok=True)
 
@@ -86,18 +113,26 @@ class Passes:
     def will_cache(self) -> bool:
         return self._path is not None
 
+    @property
+    def filling(self) -> bool:
+        """Whether an interrupted `fill` is to be ended before anything else."""
+        return self._taken_up
+
     def summary(self) -> tuple[int, dict[float, float]]:
         """Rows of a complete cache, and the weight of the rows with each label."""
         assert self._cache is not None
         rows, _, labels = self._cache.summary()
         return rows, labels
 
-    def fill(self) -> None:
-        """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be."""
+    def fill(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be.
+
+        `tick` is called after each batch, with its number of rows.
+        """
         if self._cache is None and self._path is not None:
-            with closing(self._caching(self.stream.in_order())) as batches:
-                for _ in batches:
-                    pass
+            with closing(self._caching(self._source_rows())) as batches:
+                for batch in batches:
+                    tick(batch.rows)
         if self._cache is None:
             raise SourceError(
                 "the data must be cached to find its classes or to count its rows, but no cache could be written: "
@@ -120,24 +155,94 @@ class Passes:
                 yield batch if order is None else taken(batch, order)
 
     def _in_order(self, number: int) -> Batches:
-        stream = self.stream
+        restored = self._restored or {}
+        self._rows = restored.get("rows", 0)
+        buffer = None
         if self._cache is not None:
-            rows = self._marked(self._groups(np.arange(self._cache.groups)))
-            if number > 1:
-                return rows
-        elif number == 1 and self._path is not None:
-            rows = self._marked(self._caching(stream.in_order()))
+            rows = self._cached_rows()
+            if number == 1:
+                buffer = self.stream.shuffle_buffer(mixed(self.stream.seed, number))
         else:
-            rows = self._marked(self._following(stream.in_order()))
-        return stream.mixed_up(rows, mixed(stream.seed, number))
+            source = self._source_rows()
+            rows = self._caching(source) if number == 1 and self._path is not None else self._following(source)
+            buffer = self.stream.shuffle_buffer(mixed(self.stream.seed, number))
+        self._restored = None
+        self._buffer = buffer
+        rows = self._marked(rows)
+        if buffer is None:
+            return rows
+        if "shuffle" in restored:
+            buffer.restore(restored["shuffle"])
+        return buffer.shuffled(rows)
 
     def _marked(self, batches: Batches) -> Batches:
-        """The batches, with their held-out rows marked."""
-        row = 0
+        """The batches, counted, with their held-out rows marked."""
         with closing(batches):
             for batch in batches:
-                yield marked(batch, row, self._holdout)
-                row += batch.rows
+                first = self._rows
+                self._rows += batch.rows
+                yield marked(batch, first, self._holdout)
+
+    # Going on later.
+
+    @property
+    def resumable(self) -> bool:
+        """Whether reading can go on from here: not between the rows before a bad one and the complaint about it."""
+        return self.stream.tally.whole
+
+    def state(self) -> State:
+        """How far this pass has come; the rows of a batch that is being learned count as handed on."""
+        state: State = {
+            "caching": self.will_cache,
+            "rows": self._rows,
+            "groups": self._groups_done,
+            "tally": self.stream.tally.state(),
+        }
+        if self._buffer is not None:
+            state["shuffle"] = self._buffer.state()
+        if self._writer is not None:
+            state["writer"] = self._writer.state()
+        return state
+
+    def sync(self) -> Callable[[], None]:
+        """What brings the cache, as far as `state` speaks of it, to disk; may be called on another thread."""
+        writer = self._writer
+
+        def sync() -> None:
+            try:
+                if writer is not None:
+                    writer.sync()
+            except OSError as error:
+                raise SourceError(f"{self._path}: cannot write the cache: {error.strerror or error}") from error
+
+        return sync
+
+    def restore(self, state: State, *, inside: bool) -> None:
+        """Begin the next pass where `state` was taken, if that was `inside` one; with the cache that there was."""
+        if not state["caching"]:
+            self._path = None
+        elif self._path is None:
+            raise SourceError("the run that was interrupted had a cache, and needs one to go on; see --cache")
+        elif self._cache is None and not self._go_on_writing(state):
+            self._note("the cache of the interrupted run is not here any more: reading the data once to make it again")
+            self.fill()
+        self._restored = state if inside else None
+
+    def restore_filling(self, state: State) -> None:
+        """Begin the next `fill` where `state` was taken, if what was written then is still there."""
+        if self._path is not None and self._cache is None and self._go_on_writing(state):
+            self._restored = state
+
+    def _go_on_writing(self, state: State) -> bool:
+        """Take up the unfinished cache of the interrupted run; False if that cannot be."""
+        if "writer" not in state:
+            return False
+        writer = self._new_writer()
+        with suppress(OSError):
+            if writer.go_on(state["writer"]):
+                self._writer = writer
+                self._taken_up = True
+        return self._taken_up
 
     # Where rows come from.
 
@@ -149,23 +254,60 @@ class Passes:
                 self.fraction = min(1.0, self.stream.tally.bytes / size) if size else 0.0
                 yield batch
 
-    def _caching(self, batches: Batches) -> Batches:
-        """The batches, each written to the cache before it is handed on."""
+    def _source_rows(self) -> Batches:
+        """The rows of the source, or the rest of them."""
+        restored, self._restored = self._restored, None
+        return self.stream.in_order(Tally.restored(restored["tally"]) if restored else None)
+
+    def _cached_rows(self) -> Batches:
+        """The rows of the cache in their order, from the one on that comes next."""
+        assert self._cache is not None
+        group, row = self._cache.groups_from(self._rows)
+        with closing(self._groups(np.arange(group, self._cache.groups), group)) as batches:
+            for batch in batches:
+                yield batch.slice(row, batch.rows) if row else batch
+                row = 0
+
+    def _new_writer(self) -> "CacheWriter":
         from streamsvm.io.cache import CacheWriter
 
         assert self._path is not None
-        writer = CacheWriter(self._path, self._fingerprint(), durable=not self._temporary)
-        try:
+        lasts = self._lasting is not None or not self._temporary
+        return CacheWriter(self._path, self._fingerprint(), durable=lasts)
+
+    def _caching(self, batches: Batches) -> Batches:
+        """The batches, each written to the cache before it is handed on."""
+        assert self._path is not None
+        writing = self._taken_up
+        self._taken_up = False
+        writer = self._writer if writing and self._writer is not None else self._new_writer()
+        if not writing:
+            if self._writer is not None:
+                self._writer.abandon()
+            elif self._lasting is not None and self._temporary:
+                _remove_parts(self._path)
             writing = self._try(writer.open)
+        self._writer = writer if writing else None
+        try:
             with closing(self._following(batches)) as rows:
                 for batch in rows:
-                    if writing and not (writing := self._try(writer.write, batch)):
-                        writer.abandon()
+                    if self._writer is not None and not self._try(writer.write, batch):
+                        self._drop_writer()
                     yield batch
-            if writing and self._try(writer.finish):
-                self._open(self._path, fresh=True)
+            if self._writer is not None:
+                if self._try(writer.finish):
+                    self._writer = None
+                    self._open(self._path, fresh=True)
+                else:
+                    self._drop_writer()
         finally:
-            writer.abandon()
+            if self._lasting is None:  # else a checkpoint may still be taken
+                self._drop_writer()
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
 
     def _try(self, step: Callable[..., None], *arguments: Batch) -> bool:
         """A step of writing. A full disk ends a temporary cache, not the run, if the source can be read again."""
@@ -186,13 +328,17 @@ class Passes:
         seed = mixed(self.stream.seed, number)
         groups = random_order(self._cache.groups, seed)
         first_rows = self._cache.first_rows() if self._holdout else np.zeros(len(groups), np.int64)
-        with closing(self._groups(groups)) as batches:
+        restored, self._restored, self._buffer = self._restored, None, None
+        self._groups_done = restored["groups"] if restored else 0
+        groups = groups[self._groups_done :]
+        with closing(self._groups(groups, self._groups_done)) as batches:
             for group, batch in zip(groups.tolist(), batches, strict=True):
+                self._groups_done += 1
                 rows = marked(batch, int(first_rows[group]), self._holdout)
                 yield rows, runs_in_random_order(batch.rows, mixed(seed, group))
 
-    def _groups(self, order: Int64s) -> Batches:
-        """Groups of the cache, loaded ahead on another thread."""
+    def _groups(self, order: Int64s, before: int) -> Batches:
+        """Groups of the cache, loaded ahead on another thread, after so many others of this pass."""
         assert self._cache is not None
         cache = self._cache
         tokens = Tokens(GROUPS_AHEAD)
@@ -209,27 +355,32 @@ class Passes:
 
         with closing(ordered(produce, load, tokens, threads=1)) as groups:
             for done, batch in enumerate(groups, 1):
-                self.fraction = done / len(order)
+                self.fraction = (before + done) / (before + len(order))
                 yield batch
                 tokens.give_back(1)
 
     # The cache file.
 
     def _fingerprint(self) -> dict[str, object] | None:
-        source = self.stream.source.fingerprint()
+        source: object = self.stream.source.fingerprint()
+        resumed_only = self._lasting is not None and (self._temporary or source is None)
+        if resumed_only:
+            assert self._lasting is not None
+            source = self._lasting.identity
         if source is None:
             return None
         from streamsvm.io.cache import GROUP_FEATURES, GROUP_ROWS
 
         stream = self.stream
         sampling = {"data.sample": stream.sample, "seed of data.sample": stream.seed}
+        bad_rows = {"data.on_bad_row": "skip" if stream.skip_bad else "raise"}
         return {
             "source": source,
             "group size": [GROUP_ROWS, GROUP_FEATURES],
             "format": "libsvm",
             "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
             "data.limit": stream.limit,
-            "data.on_bad_row": "skip" if stream.skip_bad else "raise",
+            **({} if resumed_only else bad_rows),  # a run may go on with bad rows skipped
             **(sampling if stream.sample is not None else {}),
         }
 
@@ -245,26 +396,72 @@ class Passes:
                 raise
         self._cache = cache
 
+    def _open_if_there(self) -> None:
+        """Use a cache that exists. One that was left by a run like this, and turns out to be another, is removed."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            self._open(self._path)
+        except ModelError:
+            if not (self._temporary and self._lasting is not None):
+                raise
+            self._path.unlink()
+
     def _choose_path(self, cache: str, passes: int) -> Path | None:
         if cache == "off" or (cache == "auto" and passes == 1):
             return None
         if cache != "auto":
             return Path(cache)
-        try:
-            home = user_cache_directory() / "passes"
-        except RuntimeError:
-            home = Path(".streamsvm-cache")
+        path = self._temporary_path()
+        home = path.parent
         reason = "it is not writable"
-        if private_directory(home):
-            _remove_leftovers(home)
+        if _usable(home):
             size = (self.stream.source.size or 0) * (1 if not self.stream.limit else 0)
-            if shutil.disk_usage(home).free >= size + SPARE_SPACE:
-                return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}.arrow"
+            if shutil.disk_usage(home).free >= size + SPARE_SPACE or path.exists() or _parts(path):
+                return path
             reason = f"it has no room for about {size / 1e9:.1f} GB"
         if not self.stream.repeatable:
             raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
         self._note(f"{home}: cannot hold a cache: {reason}; every pass reads the source again (see --cache)")
         return None
+
+    def _temporary_path(self) -> Path:
+        if self._lasting is not None:
+            return self._lasting.path
+        home = temporary_home()
+        if private_directory(home):
+            _remove_leftovers(home)
+        return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}.arrow"
+
+
+def temporary_home() -> Path:
+    """Where caches are that nobody asked for."""
+    try:
+        return user_cache_directory() / "passes"
+    except RuntimeError:
+        return Path(".streamsvm-cache")
+
+
+def _usable(home: Path) -> bool:
+    """Whether files can be made there. The common place of all runs must be this user's alone."""
+    if home == temporary_home():
+        return private_directory(home)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(home, os.W_OK)
+
+
+def _parts(path: Path) -> list[Path]:
+    """Unfinished files that were to become this cache."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.*.part"))
+
+
+def _remove_parts(path: Path) -> None:
+    for part in _parts(path):
+        with suppress(OSError):
+            part.unlink()
 
 
 def marked(batch: Batch, first: int, every: int | None) -> Batch:
@@ -278,11 +475,15 @@ def marked(batch: Batch, first: int, every: int | None) -> Batch:
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Caches of runs that were killed: their process is gone. Those of other machines are left to them."""
+    """Caches of runs that were killed: their process is gone. Those of other machines are left to them.
+
+    A run that can go on may do so for a month.
+    """
     for path in home.iterdir():
         owner, _, rest = path.name.lstrip(".").partition("-")
-        if owner.isdecimal() and rest.startswith(f"{_host()}-") and not _alive(int(owner)):
-            with suppress(OSError):
+        with suppress(OSError):
+            gone = owner.isdecimal() and rest.startswith(f"{_host()}-") and not _alive(int(owner))
+            if gone or (owner == RESUMABLE and time.time() - path.lstat().st_mtime > STALE_SECONDS):
                 path.unlink()
 
 

@@ -3,7 +3,8 @@
     items -> [producer thread] -> tickets -> [worker threads] -> results, in order -> the caller's loop
 
 Memory is bounded by tokens: the producer takes some before it makes an item and the caller's loop gives them back. When
-the loop ends, by exhaustion, error, Ctrl-C or because its iterator was dropped, every thread is stopped and joined.
+the loop ends, by exhaustion, error, Ctrl-C or because its iterator was dropped, every thread is stopped and joined. A
+signal that was noted (interrupts.py) ends it between two results.
 """
 
 import threading
@@ -12,8 +13,12 @@ from collections.abc import Callable, Generator, Iterator
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from streamsvm import interrupts
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+POLL_SECONDS = 0.2  # how long a signal may wait while there is nothing to hand out
 
 
 class StoppedError(Exception):
@@ -79,9 +84,11 @@ class _Line(Generic[Item, Result]):
             self._filled.notify()
 
     def get(self) -> _Ticket[Item, Result] | None:
+        interrupts.check()
         with self._filled:
             while not self._tickets:
-                self._filled.wait()
+                self._filled.wait(POLL_SECONDS)
+                interrupts.check()
             return self._tickets.popleft()
 
 

@@ -1,13 +1,16 @@
 """Streams and passes as the settings describe them."""
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
+from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import Settings, expand
 from streamsvm.io.compression import Limits
 from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
 from streamsvm.io.source import Source
 from streamsvm.model import Model
-from streamsvm.passes import Passes
+from streamsvm.passes import RESUMABLE, Lasting, Passes, temporary_home
 from streamsvm.stream import SHARES, Reading, Stream
 
 FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
@@ -24,7 +27,8 @@ def make_source(settings: Settings, urls: tuple[str, ...]) -> Source:
 
 def make_reading(settings: Settings) -> Reading:
     threads = settings.run.threads
-    return Reading(memory=settings.run.memory, threads=0 if threads == "auto" else threads)
+    copies = 2 if settings.checkpoint.dir else 1
+    return Reading(memory=settings.run.memory, threads=0 if threads == "auto" else threads, copies=copies)
 
 
 def buffer_rows(settings: Settings) -> int:
@@ -34,9 +38,10 @@ def buffer_rows(settings: Settings) -> int:
 
 
 def memory_for_solvers(settings: Settings) -> int:
-    """What reading and shuffling leave of the budget."""
+    """What reading and shuffling leave of the budget, half of it if checkpoints are made from copies."""
     shares = 2 if buffer_rows(settings) else 1
-    return max(settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY, 1 << 20)
+    left = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
+    return max(left // 2 if settings.checkpoint.dir else left, 1 << 20)
 
 
 def training_stream(settings: Settings) -> Stream:
@@ -54,15 +59,28 @@ def training_stream(settings: Settings) -> Stream:
     )
 
 
-def training_passes(settings: Settings, note: Callable[[str], None]) -> Passes:
+def training_passes(
+    settings: Settings, stream: Stream, checkpoints: Checkpoints, note: Callable[[str], None]
+) -> Passes:
     return Passes(
-        training_stream(settings),
+        stream,
         cache=settings.run.cache,
         passes=settings.solver.passes + settings.run.objective,
         mix_later=settings.data.shuffle != 0,
         holdout=settings.data.holdout,
+        lasting=lasting_cache(checkpoints),
         note=note,
     )
+
+
+def lasting_cache(checkpoints: Checkpoints) -> Lasting | None:
+    """Where a run with checkpoints keeps its temporary cache: beside them, or on this machine if they are elsewhere."""
+    if not checkpoints.wanted:
+        return None
+    if checkpoints.local_place is not None:
+        return Lasting(Path(checkpoints.local_place) / "rows.arrow", checkpoints.identity)
+    name = hashlib.sha256(checkpoints.place.encode()).hexdigest()[:16]
+    return Lasting(temporary_home() / f"{RESUMABLE}-{name}.arrow", checkpoints.identity)
 
 
 def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:

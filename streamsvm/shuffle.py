@@ -6,6 +6,8 @@ leaves in random order. Random numbers are drawn per row, so the result depends 
 Rows live in an arena of (index, value) pairs. New rows are appended; when the arena is full, the live rows are moved to
 its front. It is made at least twice as large as what lives in it, so moving costs about one copy per pair.
 
+A buffer can be stopped and resumed anywhere, also half empty at the end: its state holds the rows that have not left.
+
 A sample keeps a row by a hash of the seed and the row's number in its source, so every pass keeps the same rows.
 """
 
@@ -16,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from streamsvm.batch import Batch, Batches, Int64s
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, ModelError
 from streamsvm.jit import inlined, kernel, quick
 
 RUN = 16  # rows that stay together when a group is shuffled
+PIECE = 1000  # rows that leave together at the end
 ROW_BYTES = 24  # of the table of rows
 PAIR_BYTES = 8
 SAMPLE = 0x73616D706C65  # tells a sample's random numbers from those of a buffer with the same seed
@@ -70,8 +73,10 @@ class ShuffleBuffer:
         self._indices = np.empty(0, np.uint32)
         self._values = np.empty(0, np.float32)
         self._end = 0  # of the used part of the arena
+        self._leaving: Int64s | None = None  # once the end has come: the rows that are still here, as they will leave
 
     def shuffled(self, batches: Batches) -> Batches:
+        """The rows of `batches`, mixed. A restored buffer wants those that had not come in when it was saved."""
         with closing(batches):
             for batch in batches:
                 out = self.push(batch)
@@ -81,6 +86,7 @@ class ShuffleBuffer:
 
     def push(self, batch: Batch) -> Batch:
         """Take the rows of `batch` in, and give out as many as do not fit."""
+        assert self._leaving is None or not batch.rows, "no row comes after the end"
         start = min(batch.rows, self._capacity - self._filled)
         self._reserve(batch.features)
         if start:
@@ -102,13 +108,47 @@ class ShuffleBuffer:
         return out._replace(indices=out.indices[:used], values=out.values[:used])
 
     def drain(self) -> Batches:
-        """What is left, in random order, a thousand rows at a time."""
-        order = np.arange(self._filled)
-        permute(order, self._state)
-        for a in range(0, self._filled, 1000):
-            chosen = order[a : a + 1000]
-            yield gather(self._starts, self._lengths, self._indices, self._values, self._labels, self._weights, chosen)
+        """What is left, in random order, a thousand rows at a time. Begun before, it goes on with the rest."""
+        if self._leaving is None:
+            self._leaving = np.arange(self._filled)
+            permute(self._leaving, self._state)
+        while len(self._leaving):
+            chosen, self._leaving = self._leaving[:PIECE], self._leaving[PIECE:]  # a state has what comes after these
+            yield self._gathered(chosen)
         self._filled = 0
+        self._leaving = None
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the future depends on, copied: of the rows only those that have not left.
+
+        At the end they stand in the order in which they will leave. How full the arena is belongs to it: a buffer that
+        is resumed asks for memory when it would have done so anyway, and is refused it where it would have been.
+        """
+        here = np.arange(self._filled) if self._leaving is None else self._leaving
+        return {
+            "capacity": self._capacity,
+            "random": self._state.copy(),
+            "draining": self._leaving is not None,
+            "arena": len(self._indices),
+            "end": self._end,
+            "rows": self._gathered(here)._asdict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken."""
+        if state["capacity"] != self._capacity:
+            raise ModelError(f"the shuffle buffer saved is for {state['capacity']:,} rows, not for {self._capacity:,}")
+        rows, arena = Batch(**state["rows"]), int(state["arena"])
+        self._afford(ROW_BYTES * self._capacity + PAIR_BYTES * arena, rows.rows)
+        self._indices, self._values = np.empty(arena, np.uint32), np.empty(arena, np.float32)
+        self._filled = self._end = 0
+        self._append(rows, rows.rows)
+        self._end = int(state["end"])
+        self._state = np.array(state["random"], np.uint64)
+        self._leaving = np.arange(rows.rows) if state["draining"] else None
+
+    def _gathered(self, order: Int64s) -> Batch:
+        return gather(self._starts, self._lengths, self._indices, self._values, self._labels, self._weights, order)
 
     def _append(self, batch: Batch, count: int) -> None:
         rows = slice(self._filled, self._filled + count)

@@ -11,7 +11,7 @@ memory. Rows are numbered before a sample is taken: `limit` and the tally count 
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.io import libsvm
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.libsvm import Dialect, Parsed, Rows
-from streamsvm.io.source import Block, Origin, Source
+from streamsvm.io.source import Block, Origin, Position, Source
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, sampled
 
@@ -35,6 +35,7 @@ class Reading(NamedTuple):
     memory: int = 1_000_000_000
     threads: int = 0  # 0: one for each core
     block_size: int = 0  # 0: chosen from the memory
+    copies: int = 1  # of the rows in a shuffle buffer that must fit into its share of the memory
 
     def plan(self) -> tuple[int, int, int]:
         """Threads, block size, and bytes of text that may be in flight."""
@@ -52,7 +53,7 @@ def available_cores() -> int:
 
 
 class Tally:
-    """What one pass has read so far."""
+    """What one pass has read so far: how much, and up to where."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -60,6 +61,19 @@ class Tally:
         self.bad_rows = 0
         self.faults: list[str] = []
         self.origin = Origin("", 0, 1)
+        self.position = Position()
+        self.whole = True  # False when the last rows are only those before a bad one: there is no going on from here
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return {**vars(self), "faults": list(self.faults)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "Tally":
+        tally = cls()
+        vars(tally).update(state, origin=Origin(*state["origin"]), position=Position(*state["position"]))
+        tally.faults = list(state["faults"])
+        return tally
 
 
 class Slot:
@@ -135,24 +149,27 @@ class Stream:
 
     def batches(self, *, seed: int) -> Batches:
         """One pass; `seed` is that of the shuffle buffer."""
-        return self.mixed_up(self.in_order(), seed)
+        buffer = self.shuffle_buffer(seed)
+        return self.in_order() if buffer is None else buffer.shuffled(self.in_order())
 
-    def mixed_up(self, rows: Batches, seed: int) -> Batches:
-        """The rows through the shuffle buffer, if there is one."""
-        if not self.shuffle:
-            return rows
-        return ShuffleBuffer(self.shuffle, seed, self.reading.memory // SHARES).shuffled(rows)
+    def shuffle_buffer(self, seed: int) -> ShuffleBuffer | None:
+        """The buffer that the rows of a pass go through, if there is one."""
+        memory = self.reading.memory // SHARES // self.reading.copies
+        return ShuffleBuffer(self.shuffle, seed, memory) if self.shuffle else None
 
-    def in_order(self) -> Batches:
-        """One pass in the order of the source, whatever `shuffle` says."""
-        self.tally = Tally()
+    def in_order(self, done: Tally | None = None) -> Batches:
+        """One pass in the order of the source, whatever `shuffle` says; the rest of one, if some of it is done."""
+        self.tally = done or Tally()
+        if self.tally.rows == self.limit:
+            return
         threads, block_size, text = self.reading.plan()
         skip = self.max_bad_rows if self.skip_bad else 0
         tokens = Tokens(text)
         slots = _Slots(block_size, tokens)
+        start = self.tally.position
 
         def produce() -> Iterator[Block]:
-            return self.source.blocks(block_size, slots, lambda: tokens.stopped)
+            return self.source.blocks(block_size, slots, lambda: tokens.stopped, start)
 
         def work(block: Block) -> tuple[Block, Parsed]:
             slot = slots.of(block.buffer)
@@ -161,6 +178,7 @@ class Stream:
         with closing(ordered(produce, work, tokens, threads)) as blocks:
             for block, parsed in blocks:
                 batch, error = self._account(block, parsed)
+                self.tally.whole = error is None
                 if self.sample is not None:
                     batch = sampled(batch, self.sample, self.seed, self.tally.rows - batch.rows)
                 if batch.rows:
@@ -177,6 +195,7 @@ class Stream:
         batch, faults = parsed.batch, parsed.faults
         first = 1 if block.origin.offset == 0 else tally.origin.line
         tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
+        tally.position = block.after
         tally.bytes += block.size
         if self.limit is not None and batch.rows >= self.limit - tally.rows:
             batch = batch.slice(0, self.limit - tally.rows)

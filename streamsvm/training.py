@@ -1,22 +1,27 @@
 """The story of a training run: rows -> solver -> model, and the test data after it."""
 
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
-from streamsvm import __version__
+import numpy as np
+
+from streamsvm import __version__, interrupts
 from streamsvm.batch import Float32s
-from streamsvm.config import Settings, expand, to_json_dict
+from streamsvm.checkpoint import Checkpoints, Tree, kept_config
+from streamsvm.config import Settings, expand
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.evaluate import evaluate
-from streamsvm.feed import Feed, StartOver
+from streamsvm.feed import Feed, Visit
 from streamsvm.holdout import Holdout
 from streamsvm.losses import make_loss
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.reading import make_source, memory_for_solvers, test_stream, training_passes
+from streamsvm.reading import make_source, test_stream, training_passes, training_stream
+from streamsvm.runs import Run
 from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, loss_pass, make_bias
 
@@ -39,18 +44,32 @@ class Best(NamedTuple):
 
 
 def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
-    """Learn what the settings describe, save the model if they name a file, evaluate it if they name test data."""
-    if not settings.data.train:
-        raise ConfigError("there is no training data: name a file, or set data.train")
-    started = time.perf_counter()
-    passes = training_passes(settings, listener.note)
-    if settings.data.test:  # a typing error in its name should not be found after hours of training
-        make_source(settings, settings.data.test)
-    with passes:
-        run = _Run(settings, passes, listener, started)
+    """Learn what the settings describe, save the model if they name a file, evaluate it if they name test data.
+
+    With `settings.checkpoint` a run that was killed can go on later, and ends with the same model. Ctrl-C and SIGTERM
+    then raise `interrupts.Interrupted`, a KeyboardInterrupt, after a last checkpoint.
+    """
+    with checkpointed(settings, "train", listener) as (passes, checkpoints):
+        run = _Training(settings, passes, checkpoints, listener, time.perf_counter())
         run.learn()
         run.measure_objective()
     return finish(settings, run.model(), run.result())
+
+
+@contextmanager
+def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterator[tuple[Passes, Checkpoints]]:
+    """The passes of a run, and its checkpoints, with one in which it may go on."""
+    if not settings.data.train:
+        raise ConfigError("there is no training data: name a file, or set data.train")
+    stream = training_stream(settings)
+    if settings.data.test:  # a typing error in its name should not be found after hours of training
+        make_source(settings, settings.data.test)
+    with (
+        interrupts.noted(settings.checkpoint.dir is not None),
+        Checkpoints(settings, command, stream.source, listener.note) as checkpoints,
+        training_passes(settings, stream, checkpoints, listener.note) as passes,
+    ):
+        yield passes, checkpoints
 
 
 def finish(settings: Settings, model: Model, result: dict[str, Any]) -> Outcome:
@@ -89,7 +108,7 @@ def make_model(
         loss=settings.loss,
         scale=scale,
         recipe=feed.recipe(),
-        config=to_json_dict(settings),
+        config=kept_config(settings),
         provenance={
             "streamsvm": __version__,
             "sources": [part.shown for part in passes.stream.source.parts],
@@ -105,22 +124,22 @@ def make_model(
     )
 
 
-class _Run:
-    """One training run: the solver, what feeds it, and what is told about it."""
+class _Training(Run):
+    """One training run: a solver, and what is told about it."""
 
-    def __init__(self, settings: Settings, passes: Passes, listener: Listener, started: float) -> None:
-        self.settings = settings
-        self.passes = passes
-        self.listener = listener
-        self.started = started
+    def __init__(
+        self, settings: Settings, passes: Passes, checkpoints: Checkpoints, listener: Listener, started: float
+    ) -> None:
         self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-        self.memory = memory_for_solvers(settings)
-        self.feed = Feed(settings, passes, listener.note, self.initial, self.memory)
-        self.solver = self._new_solver()
-        self.holdout = Holdout([self.solver.problem.loss])
+        super().__init__(settings, passes, checkpoints, listener, started, self.initial)
         self.best: Best | None = None
         self.passes_done = 0
         self.objective: float | None = None
+        self._told = False
+
+    def start(self) -> None:
+        self.solver = self._new_solver()
+        self.holdout = Holdout([self.solver.problem.loss])
         self._told = False
 
     def _new_solver(self) -> OnlineSolver:
@@ -150,41 +169,49 @@ class _Run:
     # The passes.
 
     def learn(self) -> None:
-        number = 1
-        while number <= self.settings.solver.passes and not self._stalled():
-            try:
-                self._pass(number)
-                number += 1
-            except StartOver:  # the cache is full now, and knows all classes
-                self.solver = self._new_solver()
-                self._told = False
+        self.learn_passes()
+        if self._stalled and self.best is not None:
+            self.listener.note(
+                f"stopped after pass {self.passes_done}: the loss on held-out rows was least in pass "
+                f"{self.best.number}, whose weights are kept"
+            )
         self.solver.finish()
         self._report_bad_rows()
         if self.solver.scalars[SEEN] == 0:
             raise DataError("there is no row to learn from")
 
-    def _pass(self, number: int) -> None:
-        solver = self.solver
-        solver.begin_pass(number)
+    @property
+    def unfinished(self) -> bool:
+        return super().unfinished and not self._stalled
+
+    @property
+    def _stalled(self) -> bool:
+        patience = self.settings.solver.early_stop
+        return bool(patience) and self.best is not None and self.passes_done - self.best.number >= (patience or 0)
+
+    def begin_pass(self) -> None:
+        self.solver.begin_pass(self.number)
         self.holdout.begin_pass()
-        with closing(self.feed.visits(number)) as visits:
-            for batch, order, held in visits:
-                try:
-                    if held is None:
-                        solver.learn(batch, order)
-                    else:
-                        for piece in self.holdout.pieces(batch, order, held):
-                            solver.learn(*piece)
-                            if self.holdout.full:
-                                self.holdout.measure([solver.weights()])
-                except DivergedError as error:
-                    raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
-                self._tell_step_size()
-                self.listener.progress(self._progress(number))
-        solver.end_pass()
-        self.passes_done = number
+
+    def learn_visit(self, visit: Visit) -> None:
+        solver, (batch, order, held) = self.solver, visit
+        try:
+            if held is None:
+                solver.learn(batch, order)
+            else:
+                for piece in self.holdout.pieces(batch, order, held):
+                    solver.learn(*piece)
+                    if self.holdout.full:
+                        self.holdout.measure([solver.weights()])
+        except DivergedError as error:
+            raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
         self._tell_step_size()
-        self._look_at_held_out(number)
+
+    def end_pass(self) -> None:
+        self.solver.end_pass()
+        self.passes_done = self.number
+        self._tell_step_size()
+        self._look_at_held_out(self.number)
 
     def _look_at_held_out(self, number: int) -> None:
         if not self.settings.data.holdout:
@@ -200,16 +227,6 @@ class _Run:
         if self.best is None or loss < self.best.loss or not self.settings.solver.early_stop:
             kept = self.solver.weights() if self.settings.solver.early_stop else (self.solver.vector[:0], 0.0)
             self.best = Best(number, loss, error, *kept)
-
-    def _stalled(self) -> bool:
-        patience = self.settings.solver.early_stop
-        if not patience or self.best is None or self.passes_done - self.best.number < patience:
-            return False
-        self.listener.note(
-            f"stopped after pass {self.passes_done}: the loss on held-out rows was least in pass {self.best.number}, "
-            "whose weights are kept"
-        )
-        return True
 
     def measure_objective(self) -> None:
         """The objective over all rows that were learned, if asked for: one more reading."""
@@ -236,11 +253,11 @@ class _Run:
             how = "chosen by trial on the first rows" if chosen else "as given"
             self.listener.note(f"step size eta0 = {self.solver.step_size:g}, {how}")
 
-    def _progress(self, number: int) -> Progress:
+    def progress(self) -> Progress:
         scalars = self.solver.scalars
         weight = float(scalars[WEIGHT])
         return Progress(
-            pass_number=number,
+            pass_number=self.number,
             passes=self.settings.solver.passes,
             examples=int(scalars[SEEN]),
             bytes=self.feed.bytes,
@@ -257,6 +274,26 @@ class _Run:
         if tally.bad_rows:
             self.listener.note(f"skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}")
 
+    # Going on later.
+
+    def state(self) -> Tree:
+        state: Tree = {
+            "passes_done": self.passes_done,
+            "told": self._told,
+            "solver": self.solver.state(),
+            "holdout": self.holdout.state(),
+        }
+        if self.best is not None:
+            state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}
+        return state
+
+    def restore(self, state: Tree) -> None:
+        self.passes_done, self._told = state["passes_done"], state["told"]
+        self.solver.restore(state["solver"])
+        self.holdout.restore(state["holdout"])
+        if "best" in state:
+            self.best = Best(**{**state["best"], "weights": np.array(state["best"]["weights"])})
+
     # After the last row.
 
     def _weights(self) -> tuple[Float32s, float]:
@@ -269,7 +306,7 @@ class _Run:
         return self.solver.lower_bound() if self.feed.fixed_weights else None
 
     def _gap(self) -> float | None:
-        bound = self._bound()
+        bound = self._bound() if self.objective is not None else None
         if bound is None or self.objective is None:
             return None
         return (self.objective - bound) / self.objective if self.objective > 0.0 else 0.0
@@ -280,7 +317,7 @@ class _Run:
         return model
 
     def result(self) -> dict[str, Any]:
-        final = self._progress(self.passes_done)
+        final = self.progress()
         return {
             "examples": final.examples,
             "passes": self.passes_done,

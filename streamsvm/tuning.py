@@ -11,23 +11,24 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
+from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import SOLVER_SETTINGS, PenaltySettings, Settings
 from streamsvm.errors import ConfigError, DataError, DivergedError
-from streamsvm.feed import Feed, StartOver
+from streamsvm.feed import Visit
 from streamsvm.holdout import Holdout
+from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.reading import make_source, memory_for_solvers, training_passes
+from streamsvm.runs import Run
 from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
-from streamsvm.training import Outcome, finish, make_model, make_problem, solver_options
+from streamsvm.training import Outcome, checkpointed, finish, make_model, make_problem, solver_options
 
 DEFAULT_HOLDOUT = 10
 
@@ -58,18 +59,15 @@ class Standing(NamedTuple):
 
 
 def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
-    """Try every candidate that `settings.tune` describes, save the best model, evaluate it on the test data."""
-    if not settings.data.train:
-        raise ConfigError("there is no training data: name a file, or set data.train")
-    started = time.perf_counter()
+    """Try every candidate that `settings.tune` describes, save the best model, evaluate it on the test data.
+
+    With `settings.checkpoint` a search that was killed can go on later, as `train` can.
+    """
     if not settings.data.holdout:
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"holdout": DEFAULT_HOLDOUT})})
     candidates = candidates_of(settings)
-    passes = training_passes(settings, listener.note)
-    if settings.data.test:
-        make_source(settings, settings.data.test)
-    with passes:
-        run = _Tuning(settings, candidates, passes, listener, started)
+    with checkpointed(settings, "tune", listener) as (passes, checkpoints):
+        run = _Tuning(settings, candidates, passes, checkpoints, listener, time.perf_counter())
         run.learn()
     return finish(*run.outcome())
 
@@ -162,6 +160,13 @@ class Single:
     def bytes_for(self, width: int) -> int:
         return self._solver.bytes_for(width)
 
+    def state(self) -> Tree:
+        return {"diverged": self.diverged, "solver": self._solver.state()}
+
+    def restore(self, state: Tree) -> None:
+        self.diverged = state["diverged"]
+        self._solver.restore(state["solver"])
+
 
 class Contest:
     """All candidates that still take part, in groups that share a kernel."""
@@ -170,6 +175,7 @@ class Contest:
         self._settings = settings
         self._plan = _grouped(candidates)
         self.candidates = [candidate for group in self._plan for candidate in group]
+        self._kept = list(range(len(self.candidates)))  # which of all candidates these are
         bytes_each = [self._group(group).bytes_for(1) for group in self._plan]
         dim = settings.features.given_width
         self._groups = [
@@ -213,6 +219,11 @@ class Contest:
             for k, alive in enumerate(group.alive):
                 yield group.solver(k).weights() if alive else None
 
+    @property
+    def alive(self) -> list[bool]:
+        """False for a candidate that diverged."""
+        return [alive for group in self._groups for alive in group.alive]
+
     def solver(self, place: int) -> OnlineSolver:
         """A candidate as a plain solver."""
         for group in self._groups:
@@ -239,6 +250,17 @@ class Contest:
                 groups.append(group)
         self._groups = groups
         self.candidates = [self.candidates[k] for k in sorted(which)]
+        self._kept = [self._kept[k] for k in sorted(which)]
+
+    def state(self) -> Tree:
+        """Everything that the future depends on, copied."""
+        return {"kept": list(self._kept), "groups": {str(i): group.state() for i, group in enumerate(self._groups)}}
+
+    def restore(self, state: Tree) -> None:
+        """Go on where `state` was taken; nobody has retired yet here."""
+        self.keep(state["kept"])
+        for i, group in enumerate(self._groups):
+            group.restore(state["groups"][str(i)])
 
 
 def _grouped(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -251,45 +273,38 @@ def _grouped(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-class _Tuning:
-    """One search: the contest, what feeds it, and what is told about it."""
+class _Tuning(Run):
+    """One search: the contest, and what is told about it."""
 
     def __init__(
-        self, settings: Settings, candidates: list[Candidate], passes: Passes, listener: Listener, started: float
+        self,
+        settings: Settings,
+        candidates: list[Candidate],
+        passes: Passes,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        started: float,
     ) -> None:
-        self.settings = settings
-        self.passes = passes
-        self.listener = listener
-        self.started = started
+        super().__init__(settings, passes, checkpoints, listener, started)
         several_losses = len({candidate.loss for candidate in candidates}) > 1
         self.by = settings.tune.by if settings.tune.by != "auto" else "error" if several_losses else "loss"
-        self.memory = memory_for_solvers(settings)
-        self.feed = Feed(settings, passes, listener.note, None, self.memory)
         self.all = candidates
-        self.examples = 0
-        self._begin()
+        self.contest = Contest(settings, candidates, self.memory)
 
-    def _begin(self) -> None:
+    def start(self) -> None:
+        self.contest.close()
         self.contest = Contest(self.settings, self.all, self.memory)
-        losses = [make_problem(self.settings, c.loss, c.l2, c.l1).loss for c in self.contest.candidates]
-        self.holdout = Holdout(losses)
+        self.holdout = self._new_holdout()
         self.standings: dict[Candidate, Standing] = {}
         self.examples = 0
 
+    def _new_holdout(self) -> Holdout:
+        return Holdout([make_problem(self.settings, c.loss, c.l2, c.l1).loss for c in self.contest.candidates])
+
     def learn(self) -> None:
-        number, last = 1, self.settings.solver.passes
-        self.listener.note(f"{len(self.contest.candidates)} candidates, all in one reading of the data")
+        self.listener.note(f"{len(self.all)} candidates, all in one reading of the data")
         try:
-            while number <= last:
-                try:
-                    self._pass(number)
-                except StartOver:
-                    self.contest.close()
-                    self._begin()
-                    continue
-                if number < last:
-                    self._retire(number)
-                number += 1
+            self.learn_passes()
             self.contest.finish()
         finally:
             self.contest.close()
@@ -298,26 +313,30 @@ class _Tuning:
         if all(standing.loss is None for standing in self.standings.values()):
             raise DivergedError("all candidates diverged: scale the features (--scale maxabs), or try larger --l2")
 
-    def _pass(self, number: int) -> None:
+    def begin_pass(self) -> None:
+        self.contest.begin_pass(self.number)
+        self.holdout.begin_pass()
+
+    def learn_visit(self, visit: Visit) -> None:
+        batch, order, held = visit
+        assert held is not None
+        for piece in self.holdout.pieces(batch, order, held):
+            self.contest.learn(*piece)
+            self.examples += len(piece[1])
+            if self.holdout.full:
+                self.holdout.measure(self.contest.models())
+
+    def end_pass(self) -> None:
         contest, holdout = self.contest, self.holdout
-        contest.begin_pass(number)
-        holdout.begin_pass()
-        with closing(self.feed.visits(number)) as visits:
-            for batch, order, held in visits:
-                assert held is not None
-                for piece in holdout.pieces(batch, order, held):
-                    contest.learn(*piece)
-                    self.examples += len(piece[1])
-                    if holdout.full:
-                        holdout.measure(contest.models())
-                self.listener.progress(self._progress(number))
         contest.end_pass()
         holdout.measure(contest.models())
         for k, (candidate, figures) in enumerate(zip(contest.candidates, contest.figures(), strict=True)):
-            self.standings[candidate] = Standing(number, *figures, *holdout.figures(k))
+            self.standings[candidate] = Standing(self.number, *figures, *holdout.figures(k))
         if not holdout.examples and self.examples:
             every = self.settings.data.holdout
             raise DataError(f"fewer rows than data.holdout ({every}): nothing is held out to compare candidates with")
+        if self.number < self.settings.solver.passes:
+            self._retire(self.number)
 
     def _retire(self, number: int) -> None:
         """The better half goes on."""
@@ -334,12 +353,12 @@ class _Tuning:
         places = range(len(ranks))
         return sorted(places, key=lambda k: (ranks[k], -self.contest.candidates[k].l1, -self.contest.candidates[k].l2))
 
-    def _progress(self, number: int) -> Progress:
+    def progress(self) -> Progress:
         """Of the candidate that is ahead so far."""
         figures = [(loss, error) for _, loss, error in self.contest.figures() if loss is not None]
         loss, error = min(figures, key=lambda pair: pair[0] or 0.0) if figures else (None, None)
         return Progress(
-            pass_number=number,
+            pass_number=self.number,
             passes=self.settings.solver.passes,
             examples=self.examples,
             bytes=self.feed.bytes,
@@ -351,23 +370,48 @@ class _Tuning:
             fraction=self.passes.fraction,
         )
 
+    # Going on later.
+
+    def model(self) -> Model:
+        """Of the candidate that is ahead so far."""
+        losses = [math.inf if loss is None else loss for _, loss, _ in self.contest.figures()]
+        places = [k for k, alive in enumerate(self.contest.alive) if alive]
+        return self._model(min(places, key=lambda k: losses[k])) if places else self.nothing_learned()
+
+    def _model(self, place: int) -> Model:
+        settings, solver = chosen(self.settings, self.contest.candidates[place]), self.contest.solver(place)
+        return make_model(settings, self.feed, self.passes, solver, solver.weights())
+
+    def state(self) -> Tree:
+        places = {candidate: k for k, candidate in enumerate(self.all)}
+        return {
+            "examples": self.examples,
+            "standings": [[places[candidate], *standing] for candidate, standing in self.standings.items()],
+            "contest": self.contest.state(),
+            "holdout": self.holdout.state(),
+        }
+
+    def restore(self, state: Tree) -> None:
+        self.examples = state["examples"]
+        self.standings = {self.all[k]: Standing(*figures) for k, *figures in state["standings"]}
+        self.contest.restore(state["contest"])
+        self.holdout = self._new_holdout()
+        self.holdout.restore(state["holdout"])
+
     # After the last row.
 
     def outcome(self) -> tuple[Settings, Any, dict[str, Any]]:
         place = self._order()[0]
-        best = self.contest.candidates[place]
-        solver = self.contest.solver(place)
-        settings = chosen(self.settings, best)
-        model = make_model(settings, self.feed, self.passes, solver, solver.weights())
-        return settings, model, self._result(best, solver)
+        best, model = self.contest.candidates[place], self._model(place)
+        return chosen(self.settings, best), model, self._result(best, model.dim)
 
-    def _result(self, best: Candidate, solver: OnlineSolver) -> dict[str, Any]:
+    def _result(self, best: Candidate, dim: int) -> dict[str, Any]:
         standing = self.standings[best]
         return {
             "examples": self.examples,
             "passes": self.settings.solver.passes,
             "features": self.feed.features,
-            "dim": solver.width,
+            "dim": dim,
             "seconds": time.perf_counter() - self.started,
             "solver": best.solver,
             "loss_kind": best.loss,

@@ -1,5 +1,6 @@
 """Labels as the user wrote them, and codes."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamsvm.batch import Batch
 from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, shown_label
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError, DataError, ModelError
 
 NAN = float("nan")
 
@@ -177,3 +178,51 @@ def test_classes_found_in_a_whole_data_set(labels: set[float], expected: list[An
     assert found == expected and [type(name) for name in found] == [type(name) for name in expected]
     assert codes(ClassMap(found), *labels) == [expected.index(label) for label in labels]
     assert classes_from(sorted(labels)) == classes_from(dict.fromkeys(labels, 1.0)) == expected
+
+
+def resumed(classes: ClassMap) -> ClassMap:
+    state = classes.state()
+    other = ClassMap()
+    other.restore(json.loads(json.dumps(state)))
+    assert other.state() == state == classes.state()
+    return other
+
+
+@given(st.lists(st.lists(st.sampled_from([-1.0, 0.0, 1.0, NAN, 2.0]), max_size=3), max_size=6))
+def test_an_open_map_goes_on_as_if_it_had_not_stopped(pieces: list[list[float]]) -> None:
+    results = []
+    for stopping in (False, True):
+        classes, found = ClassMap(), []
+        for piece in pieces:
+            try:
+                found.append(repr(codes(classes, *piece)))
+            except UndeclaredClassError as error:
+                found.append(str(error))
+            found.append(str(classes.names))
+            if stopping:
+                classes = resumed(classes)
+        results.append(found)
+    assert results[0] == results[1]
+
+
+def test_what_a_map_has_seen_is_not_shared_with_its_state() -> None:
+    classes = ClassMap()
+    state = classes.state()
+    codes(classes, 0)
+    assert state == ClassMap().state() and classes.state() != state
+    other = ClassMap()
+    other.restore(state)
+    codes(other, -1)
+    assert state == ClassMap().state()
+
+
+def test_declared_classes_have_nothing_to_save() -> None:
+    classes = ClassMap([2, 1])
+    codes(classes, 1, 2)
+    assert classes.state() == {}
+    classes.restore({})
+    assert classes.names == [2, 1] and codes(classes, 1, 2) == [1, 0]
+    with pytest.raises(ModelError, match="the other way round"):
+        classes.restore(ClassMap().state())
+    with pytest.raises(ModelError, match="the other way round"):
+        ClassMap().restore(classes.state())

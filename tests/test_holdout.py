@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from streamsvm import holdout as room
 from streamsvm.batch import Batch
+from streamsvm.errors import ModelError
 from streamsvm.holdout import Holdout
 from streamsvm.losses import Hinge, Logistic
 from streamsvm.passes import marked
 
 sys.path.insert(0, str(Path(__file__).parent / "solvers"))
-from made_rows import cut, dense, made_up  # noqa: E402
+from made_rows import bits, cut, dense, made_up, spoil  # noqa: E402
 
 ROWS = made_up(60, seed=4)
 
@@ -91,3 +92,57 @@ def test_models_may_leave() -> None:
     feed(holdout, [ROWS], [mask], models[2:])
     feed(alone, [ROWS], [mask], models[2:])
     assert holdout.figures(0) == alone.figures(0)
+
+
+def resumed(holdout: Holdout, losses: list) -> Holdout:
+    state = holdout.state()
+    assert bits(state) == bits(holdout.state())
+    other = Holdout(losses)
+    other.restore(state)
+    spoil(state)
+    return other
+
+
+@given(st.lists(st.integers(0, 60), max_size=6), st.integers(2, 9), st.sets(st.integers(10, 26)))
+def test_going_on_equals_never_having_stopped(points: list[int], every: int, stops: set[int]) -> None:
+    weights = np.linspace(-1, 1, 30, dtype=np.float32)
+    models = [(weights, 0.1), None, (-weights, 0.0)]
+    losses = [Hinge(), Hinge(), Logistic()]
+    mask = (np.arange(60) + 1) % every == 0
+    results = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "HELD_ROWS", 5)
+        patch.setattr(room, "HELD_FEATURES", 19)
+        for stopping in (set(), stops, set(range(50))):
+            holdout, learned = Holdout(losses), []
+            for number in (1, 2):
+                holdout.begin_pass()
+                for place, piece in enumerate(cut(ROWS, points)):
+                    for _, order in holdout.pieces(piece, None, np.split(mask, sorted(points))[place]):
+                        learned.append((number, order.tolist(), holdout.full))
+                        if holdout.full:
+                            holdout.measure(models)
+                    if 10 * number + place in stopping:
+                        holdout = resumed(holdout, losses)
+            waiting = bits(holdout.state())
+            holdout.measure(models)
+            results.append((learned, waiting, bits(holdout.state()), [holdout.figures(k) for k in (0, 2)]))
+    assert results[0] == results[1] == results[2]
+
+
+def test_nothing_waits_after_going_on_where_nothing_waited() -> None:
+    """Else a model that diverged would spoil figures that were measured before it did."""
+    holdout = Holdout([Hinge()])
+    feed(holdout, [ROWS], [np.arange(60) % 3 == 0], [(np.ones(30, np.float32), 0.0)])
+    other = resumed(holdout, [Hinge()])
+    other.measure([None])
+    assert other.figures() == holdout.figures() and other.examples == holdout.examples == 20
+
+
+def test_figures_of_another_number_of_models_are_refused() -> None:
+    holdout = Holdout([Hinge()] * 3)
+    holdout.keep([0, 2])
+    assert holdout.state()["models"] == 2
+    resumed(holdout, [Hinge()] * 2)
+    with pytest.raises(ModelError, match="of 2 models, not of 3"):
+        resumed(holdout, [Hinge()] * 3)

@@ -1,6 +1,7 @@
 """The commands. Heavy modules are imported when a command runs, so that `--help` and config errors come at once."""
 
 import json
+import shlex
 import sys
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,7 +60,7 @@ Threads = Annotated[str | None, typer.Option(help=FLAGS["threads"].help)]
 Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete("auto", "libsvm"))]
 OnBadRow = Annotated[str | None, typer.Option(help=FLAGS["on_bad_row"].help, autocompletion=complete("raise", "skip"))]
 Sources = Annotated[list[str], typer.Argument(help="Paths, globs, directories, urls, or - for standard input.")]
-ModelFile = Annotated[str, typer.Argument(help="A model file.")]
+ModelFile = Annotated[str, typer.Argument(help="A model, a checkpoint, or a directory of checkpoints.")]
 Inputs = Annotated[
     list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
 ]
@@ -67,6 +68,9 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Any setting, as in --set data.max_line=64MB; may be repeated.")
 ]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the settings and exit.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on from the last checkpoint, or begin if there is none yet.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
 
 
@@ -80,13 +84,14 @@ def train(
     objective: Annotated[
         bool, typer.Option("--objective", help="Read the data once more for the objective, and a gap if one is known.")
     ] = False,
+    resume: Resume = False,
     sets: Sets = None,
     print_config: PrintConfig = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
-    sets = [*(sets or []), *(["run.objective=true"] if objective else [])]
+    sets = [*(sets or []), *(["run.objective=true"] if objective else []), *_resume_setting(resume)]
     settings = settings_from(inputs, given, sets, FLAGS)
     if _printed(settings, print_config, quiet, without="tune"):
         return
@@ -107,13 +112,14 @@ def train(
 def tune(
     inputs: Inputs,
     given: dict[str, Any],
+    resume: Resume = False,
     sets: Sets = None,
     print_config: PrintConfig = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train many penalties (and solvers, and losses) side by side in one reading of the data, and keep the best."""
-    settings = settings_from(inputs, given, sets or [], TUNE_FLAGS)
+    settings = settings_from(inputs, given, [*(sets or []), *_resume_setting(resume)], TUNE_FLAGS)
     if _printed(settings, print_config, quiet, without="penalty"):
         return
     from streamsvm.cli.show import tune_summary
@@ -124,6 +130,10 @@ def tune(
         print(json.dumps(outcome.result))
     else:
         print(tune_summary(outcome.result, _model_text(outcome)))
+
+
+def _resume_setting(resume: bool) -> list[str]:
+    return ["checkpoint.resume=true"] if resume else []
 
 
 def _printed(settings: "Settings", print_config: bool, quiet: bool, *, without: str) -> bool:
@@ -142,20 +152,35 @@ def _printed(settings: "Settings", print_config: bool, quiet: bool, *, without: 
 
 
 def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> "Outcome":
-    """Run with a display that is put away however the run ends."""
+    """Run with a display that is put away however the run ends; of a run that can go on, say how."""
     from streamsvm.cli.show import listener_for
+    from streamsvm.interrupts import Interrupted
 
     listener = listener_for(as_json=as_json, quiet=quiet)
     try:
         outcome: Outcome = run(settings, listener)
         listener.end()
         return outcome
+    except Interrupted as stop:
+        listener.close()
+        print(f"streamsvm: {stop}; {stop.kept or 'no checkpoint could be written'}", file=sys.stderr)
+        if stop.kept:
+            print(f"to go on: {_resume_command(sys.argv)}", file=sys.stderr)
+        raise typer.Exit(128 + stop.number) from None
     except KeyboardInterrupt:
         listener.close()
-        print("streamsvm: interrupted; no model was written", file=sys.stderr)
+        print("streamsvm: interrupted", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         listener.close()
+
+
+def _resume_command(arguments: list[str]) -> str:
+    """The command that goes on with the run that this one began."""
+    from streamsvm.io.urls import redact_url
+
+    words = ["streamsvm", *(redact_url(word) for word in arguments[1:] if word != "--resume"), "--resume"]
+    return shlex.join(words)
 
 
 def _model_text(outcome: "Outcome") -> str:
@@ -200,7 +225,7 @@ def predict(
     from streamsvm.model import load_model
     from streamsvm.reading import make_source, test_stream
 
-    model = load_model(expand(model_file))
+    model = load_model(expand(model_file), _warn)
     if probabilities and model.loss != "logistic":
         raise ModelError(f"{model_file}: probabilities need --loss logistic; this model was trained with {model.loss}")
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False)
@@ -216,6 +241,10 @@ def predict(
     if stream.tally.bad_rows:
         shown = "; ".join(stream.tally.faults)
         print(f"warning: skipped {stream.tally.bad_rows} malformed rows: {shown}", file=sys.stderr)
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _forget_stdout() -> None:
@@ -243,7 +272,7 @@ def evaluate(
     from streamsvm.model import load_model
     from streamsvm.reading import make_source, test_stream
 
-    model = load_model(expand(model_file))
+    model = load_model(expand(model_file), _warn)
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model)
     metrics = run(model, stream)
     if stream.tally.bad_rows:
@@ -271,13 +300,13 @@ def _reading_settings(
 
 @app.command(epilog="Example: streamsvm inspect model.safetensors --top 20")
 def inspect(
-    file: Annotated[str, typer.Argument(help="A model or a cache.")],
+    file: Annotated[str, typer.Argument(help="A model, a checkpoint (or the directory of several), or a cache.")],
     top: Annotated[int, typer.Option(help="How many of the largest weights to show.", min=0)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show what is inside a model or a cache."""
+    """Show what is inside a model, a checkpoint or a cache."""
     from streamsvm.cli.inspect import describe, render
     from streamsvm.config import expand
 
-    found = describe(expand(file), top)
+    found = describe(expand(file), top, _warn)
     print(json.dumps(found) if as_json else render(found))

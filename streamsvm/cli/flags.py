@@ -75,6 +75,9 @@ FLAGS = {
     "threads": Flag("run.threads", "Threads that parse. [default: one for each core]"),
     "seed": Flag("run.seed", "Seed of everything random. [default: 0]"),
     "cache": Flag("run.cache", "Parsed rows for later passes: auto, off, or a path to keep them at."),
+    "checkpoint": Flag("checkpoint.dir", "Directory or url for checkpoints, from which --resume goes on."),
+    "every": Flag("checkpoint.every", "Time between two checkpoints, such as 30s or 10m. [default: 60s]"),
+    "every_rows": Flag("checkpoint.every_rows", "Rows between two checkpoints, if that comes first."),
 }  # fmt: skip
 
 OF_ONE_RUN = ("l2", "c", "l1", "solver", "loss", "init", "early_stop")

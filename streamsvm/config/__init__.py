@@ -9,12 +9,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from streamsvm.config.kinds import SIZE
+from streamsvm.config.kinds import DURATION, SIZE
 from streamsvm.config.layers import collect, place_of
 from streamsvm.config.schema import (
     DEFAULT_L2,
     SHAPE,
     BiasSettings,
+    CheckpointSettings,
     DataSettings,
     FeatureSettings,
     OutputSettings,
@@ -26,13 +27,14 @@ from streamsvm.config.schema import (
     schema,
 )
 from streamsvm.config.solvers import SOLVER_SETTINGS, Section, SolverSettings
-from streamsvm.config.wording import expand, format_size, parse_size
+from streamsvm.config.wording import expand, format_duration, format_size, parse_duration, parse_size
 from streamsvm.config.yaml_text import Problems, dump, plain
 from streamsvm.io.urls import redact_url
 
 __all__ = [
     "DEFAULT_L2",
     "BiasSettings",
+    "CheckpointSettings",
     "DataSettings",
     "FeatureSettings",
     "OutputSettings",
@@ -43,8 +45,10 @@ __all__ = [
     "SolverSettings",
     "TuneSettings",
     "expand",
+    "format_duration",
     "format_size",
     "load_settings",
+    "parse_duration",
     "parse_size",
     "redact_url",
     "schema",
@@ -92,8 +96,9 @@ def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
 def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
     """The settings in a few lines of YAML, a section a line, without what is not set: what a run prints first."""
     lines = []
+    unused = {without} if settings.checkpoint.dir else {without, "checkpoint"}
     for key, value in _tree(settings).items():
-        if key == without:
+        if key in unused:
             continue
         if isinstance(value, dict):
             value = {name: given for name, given in value.items() if given is not None}
@@ -108,18 +113,20 @@ def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
 
 def to_json_dict(settings: Settings) -> dict[str, Any]:
     """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it."""
-    return _tree(settings, sizes_as_text=False)
+    return _tree(settings, as_text=False)
 
 
-def _tree(section: Section, *, sizes_as_text: bool = True) -> dict[str, Any]:
+def _tree(section: Section, *, as_text: bool = True) -> dict[str, Any]:
     """Key to value in schema order, urls redacted, a list of one source as the source itself."""
     tree: dict[str, Any] = {}
     for key, value in section:
         if isinstance(value, Section):
-            value = _tree(value, sizes_as_text=sizes_as_text)
-        elif sizes_as_text and SIZE in type(section).model_fields[key].metadata:
+            value = _tree(value, as_text=as_text)
+        elif as_text and SIZE in type(section).model_fields[key].metadata:
             text = format_size(value)
             value = value if text.isdigit() else text
+        elif as_text and DURATION in type(section).model_fields[key].metadata:
+            value = None if value is None else format_duration(value)
         elif isinstance(value, str):
             value = redact_url(value)
         elif isinstance(value, tuple) and key in ("train", "test"):  # not a class that looks like a url

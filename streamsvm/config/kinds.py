@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
-from streamsvm.config.wording import format_size, one_of, parse_size, show
+from streamsvm.config.wording import format_size, one_of, parse_duration, parse_size, show
 from streamsvm.errors import ConfigError
 
 SIZE = "size in bytes"  # marks the fields that people read and write as 256MB
+DURATION = "duration in seconds"  # and those that they read and write as 10m
 LARGEST = 2**63 - 1  # what the kernels' integers hold
 
 
@@ -125,6 +126,16 @@ def size_of(at_least: int) -> PlainValidator:
     return PlainValidator(check)
 
 
+def _duration(value: Any) -> float | None:
+    """Seconds; null where there is no such time."""
+    if value is None:
+        return None
+    try:
+        return parse_duration(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
 def _auto_or(number: type[int] | type[float], rule: str, *, zero: bool = False) -> PlainValidator:
     """The word auto or a positive number. A union would report the failure of each branch; this reports one."""
 
@@ -161,6 +172,7 @@ _NULL: dict[str, Any] = {"type": "null"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT, "minItems": 1}
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string"]}, "minItems": 2, "uniqueItems": True}
 _SIZE_TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]*)?\s*([kKmMgGtT]?i?[bB])?$"}
+_TIME_TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]*)?\s*(ms|s|m|min|h|d)?$"}
 BYTES = _any_of(_SIZE_TEXT, {"type": "integer", "minimum": 1})
 
 Whole = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(no_bool)]
@@ -188,6 +200,9 @@ Shuffle = Annotated[
     int | Literal["auto"],
     _auto_or(int, "a whole number of at least 0", zero=True),
     _any_of({"const": "auto"}, {"type": "integer", "minimum": 0}),
+]
+Duration = Annotated[
+    float | None, PlainValidator(_duration), _any_of(_NULL, _TIME_TEXT, {"type": "number", "minimum": 0}), DURATION
 ]
 Cache = Annotated[str, PlainValidator(_cache), _any_of(_TEXT, {"const": False})]
 ClassWeights = Annotated[

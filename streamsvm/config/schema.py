@@ -20,6 +20,7 @@ from streamsvm.config.kinds import (
     ClassWeights,
     Count,
     Dimension,
+    Duration,
     Every,
     Fraction,
     Grid,
@@ -182,6 +183,27 @@ class OutputSettings(Section, title="output"):
     model: Text | None = Field(default="model.safetensors", description="File for the trained model; null keeps none.")
 
 
+class CheckpointSettings(Section, title="checkpoint"):
+    """How a run notes where it stands, so that it can go on after it was killed; none of it changes the result."""
+
+    short = "dir"
+    dir: Text | None = Field(
+        default=None, description="Directory or url for checkpoints, of which the last two are kept; null keeps none."
+    )
+    every: Duration = Field(
+        default=60.0, description="Time between two checkpoints, such as 30s, 10m or 1h; null goes by rows alone."
+    )
+    every_rows: Count | None = Field(default=None, description="Rows between two checkpoints, if that comes first.")
+    patience: Duration = Field(
+        default=3600.0,
+        description="How long the run goes on while no checkpoint can be written, such as on a full disk; null for "
+        "ever, 0 not at all.",
+    )
+    resume: bool = Field(
+        default=False, description="Go on from the last checkpoint; from the beginning if there is none yet."
+    )
+
+
 class TuneSettings(Section, title="tune"):
     """What `streamsvm tune` tries, all of it side by side in one reading of the data."""
 
@@ -215,6 +237,9 @@ class Settings(Section, title="streamsvm settings"):
     ] = Field(default=AsgdSettings(), description="The algorithm and its settings, or in short its name.")
     run: RunSettings = Field(default=RunSettings(), description="What the run may use of the machine.")
     output: OutputSettings = Field(default=OutputSettings(), description="What is written at the end.")
+    checkpoint: CheckpointSettings = Field(
+        default=CheckpointSettings(), description="How a run can go on after a kill, or in short the directory."
+    )
     tune: TuneSettings = Field(default=TuneSettings(), description="What streamsvm tune tries.")
 
 
@@ -225,7 +250,7 @@ SHAPE = Shape(
         else tuple(getattr(field.annotation, "model_fields", ()))
         for name, field in Settings.model_fields.items()
     },
-    short={"bias": "kind", "solver": "name"},
+    short={"bias": "kind", "checkpoint": "dir", "solver": "name"},
     exclusive=(("penalty", "l2", "C"), ("features", "hash_bits", "dim")),
     variants={name: tuple(model.model_fields) for name, model in SOLVER_SETTINGS.items()},
     default_variant=DEFAULT_SOLVER,
@@ -248,6 +273,9 @@ SHAPE = Shape(
         **dict.fromkeys(("bits", "bit_precision"), "features.hash_bits"),
         **dict.fromkeys(("n_features", "num_features"), "features.dim"),
         **dict.fromkeys(("max_memory", "memory_limit"), "run.memory"),
+        **dict.fromkeys(("checkpoint_dir", "save_dir", "snapshot"), "checkpoint.dir"),
+        **dict.fromkeys(("interval", "save_every", "save_steps"), "checkpoint.every"),
+        **dict.fromkeys(("save_resume", "resume_from"), "checkpoint.resume"),
         "loss_function": "loss",
     },
 )
@@ -287,6 +315,8 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
         found.append((("penalty", key), f"solver {solver.name} cannot {wish}; solvers that can: {able}"))
     if solver.early_stop and not settings.data.holdout:
         found.append((("solver", "early_stop"), "needs held-out rows: set data.holdout (--holdout 10)"))
+    if settings.checkpoint.resume and settings.checkpoint.dir is None:
+        found.append((("checkpoint", "resume"), "needs the directory of the checkpoints: --checkpoint DIR"))
     return found
 
 
@@ -318,9 +348,10 @@ def schema() -> dict[str, Any]:
     for name, model in SOLVER_SETTINGS.items():
         if name != DEFAULT_SOLVER:
             found["$defs"][model.__name__]["required"] = ["name"]
-    words = {
-        "solver": list(SOLVER_SETTINGS),
-        "bias": list(found["$defs"]["BiasSettings"]["properties"]["kind"]["enum"]),
+    words: dict[str, dict[str, Any]] = {
+        "solver": {"enum": list(SOLVER_SETTINGS)},
+        "bias": {"enum": list(found["$defs"]["BiasSettings"]["properties"]["kind"]["enum"])},
+        "checkpoint": {"type": "string", "minLength": 1},
     }
     for name, entry in found["properties"].items():
         if not SHAPE.keys[name]:
@@ -329,5 +360,5 @@ def schema() -> dict[str, Any]:
         entry.pop("discriminator", None)
         entry.pop("default", None)  # repeats those of the keys
         entry["description"] = Settings.model_fields[name].description
-        entry["anyOf"] = [*kinds, *([{"enum": words[name]}] if name in words else []), {"type": "null"}]
+        entry["anyOf"] = [*kinds, *([words[name]] if name in words else []), {"type": "null"}]
     return {"$schema": GenerateJsonSchema.schema_dialect, **found}

@@ -1,4 +1,4 @@
-"""How settings look as text: sizes, `${NAME}` references, and the words of an error.
+"""How settings look as text: sizes, durations, `${NAME}` references, and the words of an error.
 
 Nothing here knows the settings themselves, and nothing here needs more than the standard library.
 """
@@ -21,6 +21,8 @@ _UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?(?:e\+?[0-9]{1,2})?)\s*([kmgt]?i?b)?", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,6})?)\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -50,6 +52,22 @@ def format_size(size: int) -> str:
             whole, tenth = divmod(size * 10 // scale, 10)
             return f"{whole}.{tenth}{unit}" if tenth else f"{whole}{unit}"
     return str(size)
+
+
+def parse_duration(text: float | str) -> float:
+    """Seconds from 30, "60s", "10m" or "1.5h"; a number without a unit is in seconds."""
+    found = _DURATION.fullmatch(str(text).strip()) if not isinstance(text, bool) else None
+    if not found:
+        raise ConfigError(f"must be a duration such as 60s, 10m or 1.5h (got {show(text)})")
+    return float(found[1]) * _SECONDS[(found[2] or "s").lower()]
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text that `parse_duration` reads back exactly."""
+    for unit in ("d", "h", "m"):
+        if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def expand(text: str, environ: Mapping[str, str] | None = None) -> str:

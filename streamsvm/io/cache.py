@@ -5,20 +5,23 @@ list<float>`; any Arrow tool can open it. A group takes rows up to GROUP_ROWS ro
 row is a group of its own), so groups depend on the rows alone. Labels are kept as written in the source.
 
 The schema's metadata holds the fingerprint of the source and of every option that decides what is parsed. A cache whose
-fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete.
+fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete;
+what a killed process has written of it another can go on with.
 """
 
 import contextlib
 import json
 import os
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.batch import Batch, Int64s
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.errors import DataError, ModelError
+from streamsvm.io.cache_writer import GroupFile
 from streamsvm.io.files import sync_directory
 from streamsvm.io.urls import reason
 from streamsvm.jit import quick
@@ -30,6 +33,15 @@ GROUP_FEATURES = 1 << 20
 MOST_CLASSES = 10_000
 
 Fingerprint = dict[str, Any]
+STATE_ARRAYS: dict[str, type[np.generic]] = {
+    "ends": np.int64,
+    "labels_seen": np.float64,
+    "indptr": np.int64,
+    "indices": np.uint32,
+    "values": np.float32,
+    "labels": np.float32,
+    "weights": np.float32,
+}
 
 
 def _schema(metadata: dict[str, str]) -> pa.Schema:
@@ -45,7 +57,11 @@ def _schema(metadata: dict[str, str]) -> pa.Schema:
 
 
 class CacheWriter:
-    """Collects rows into groups and writes them: `open` first, `finish` gives the file its name, `abandon` removes it.
+    """Collects rows into groups and writes them: `open` or `go_on` first, then `finish` gives the file its name.
+
+    Otherwise `abandon` removes the file, or `leave` keeps it for a later process. That process needs the `state` which
+    was taken here: where the file stood, and the rows that were not in it yet. What was written after that is cut off,
+    so a process that is killed at any moment loses nothing but time.
 
     Raises OSError when the disk is full, or not writable.
     """
@@ -53,10 +69,9 @@ class CacheWriter:
     def __init__(self, path: Path, fingerprint: Fingerprint | None, *, durable: bool = True) -> None:
         self.path = path
         self._durable = durable
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part").absolute()
         self._fingerprint = fingerprint
-        self._file: IO[bytes] | None = None
-        self._writer: Any = None
+        self._file: GroupFile | None = None
         self._indptr = np.zeros(GROUP_ROWS + 1, np.int64)
         self._labels = np.empty(GROUP_ROWS, np.float32)
         self._weights = np.empty(GROUP_ROWS, np.float32)
@@ -70,26 +85,75 @@ class CacheWriter:
 
     def open(self) -> None:
         """Start the file, under a temporary name."""
-        fingerprint = json.dumps(self._fingerprint)
-        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "fingerprint": fingerprint}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._temporary, "wb")  # noqa: SIM115
-        self._writer = pa.ipc.new_file(self._file, _schema(metadata))
+        self._file = GroupFile(open(self._temporary, "wb"), self._schema())  # noqa: SIM115
+        self._file.begin()
 
-    @property
-    def classes(self) -> set[float]:
-        """The distinct labels written so far."""
-        return self._classes
+    def _schema(self) -> pa.Schema:
+        fingerprint = json.dumps(self._fingerprint)
+        return _schema({"format": FORMAT, "format_version": str(FORMAT_VERSION), "fingerprint": fingerprint})
 
-    @property
-    def rows(self) -> int:
-        return self._written + self._rows
+    # Going on after a kill.
+
+    def state(self) -> dict[str, Any]:
+        """Where the writing stands. The bytes that it counts outlive this process, and the machine after a `sync`."""
+        assert self._file is not None
+        self._file.flush()
+        rows, features = self._rows, int(self._indptr[self._rows])
+        return {
+            "part": str(self._temporary),
+            "bytes": self._file.size,
+            "ends": self._file.ends,
+            "written": self._written,
+            "labels_seen": np.array(sorted(self._classes), np.float64),
+            "indptr": self._indptr[: rows + 1].copy(),
+            "labels": self._labels[:rows].copy(),
+            "weights": self._weights[:rows].copy(),
+            "indices": self._indices[:features].copy(),
+            "values": self._values[:features].copy(),
+        }
+
+    def go_on(self, state: dict[str, Any]) -> bool:
+        """Instead of `open`: continue the file that a killed process has left, as it was when the state was taken.
+
+        False if that file is gone, or is not what the state says; nothing has been touched then.
+        """
+        if not _fits_together(state):
+            return False
+        try:
+            part = open(state["part"], "r+b")  # noqa: SIM115
+        except OSError:
+            return False
+        file = GroupFile(part, self._schema())
+        if not file.go_on(state["ends"], state["bytes"]):
+            file.close()
+            return False
+        self._file, self._temporary = file, Path(state["part"])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._written = state["written"]
+        self._learn(state["labels_seen"])
+        self.write(Batch(*(state[name] for name in Batch._fields)))
+        return True
+
+    def sync(self) -> None:
+        """Put on disk what the last `state` counted. Another thread may call this at any time."""
+        file = self._file
+        if file is not None:
+            file.sync()
+
+    def leave(self) -> None:
+        """Stop writing, and keep the unfinished file for a later `go_on`."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # what a state has counted is written already
+                file.close()
+
+    # Rows.
 
     def write(self, batch: Batch) -> None:
         """Append the rows of a batch."""
         if unknown_label(batch.labels, self._known):
-            self._classes.update(np.unique(batch.labels).tolist())
-            self._known = np.array(sorted(self._classes)[:8], np.float32)
+            self._learn(batch.labels)
         if len(self._classes) > MOST_CLASSES:
             raise DataError(
                 f"more than {MOST_CLASSES} different labels: they look like numbers to predict, not classes"
@@ -97,6 +161,10 @@ class CacheWriter:
         done = 0
         while done < batch.rows:
             done += self._fill(batch, done)
+
+    def _learn(self, labels: Float32s | Float64s) -> None:
+        self._classes.update(np.unique(labels).tolist())
+        self._known = np.array(sorted(self._classes)[:8], np.float32)
 
     def _fill(self, batch: Batch, start: int) -> int:
         """Copy as many rows as the open group takes; returns how many."""
@@ -129,6 +197,7 @@ class CacheWriter:
         rows, features = self._rows, int(self._indptr[self._rows])
         if not rows:
             return
+        assert self._file is not None
         offsets = pa.array(self._indptr[: rows + 1].astype(np.int32))
         indices = pa.array(self._indices[:features])
         values = pa.array(self._values[:features])
@@ -138,32 +207,49 @@ class CacheWriter:
             pa.ListArray.from_arrays(offsets, indices, type=self._fields.field("indices").type),
             pa.ListArray.from_arrays(offsets, values, type=self._fields.field("values").type),
         ]
-        self._writer.write_batch(pa.record_batch(arrays, schema=self._fields))
+        self._file.write(pa.record_batch(arrays, schema=self._fields))
         self._written += rows
         self._rows = 0
         self._indptr[0] = 0
+
+    # The end.
 
     def finish(self) -> None:
         """Write the rest, and give the file its name. A file that is kept is on disk before it has its name."""
         assert self._file is not None
         self._close_group()
-        self._writer.close()
-        self._file.flush()
+        self._file.complete()
         if self._durable:
-            os.fsync(self._file.fileno())
+            self._file.sync()
         self._file.close()
         os.replace(self._temporary, self.path)
+        self._file = None
         if self._durable:
             sync_directory(self.path.parent)
 
     def abandon(self) -> None:
         """Leave no trace of an unfinished file."""
-        self._writer = None
         if self._file is not None:
-            with contextlib.suppress(OSError):  # what is still to be written may not fit either
-                self._file.close()
-            self._file = None
+            self.leave()
             self._temporary.unlink(missing_ok=True)
+
+
+def _fits_together(state: dict[str, Any]) -> bool:
+    """Whether a state has the arrays that it should have, and their rows could be those of an open group."""
+    for name, kind in STATE_ARRAYS.items():
+        array = state.get(name)
+        if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != 1:
+            return False
+    rows, groups = Batch(*(state[name] for name in Batch._fields)), len(state["ends"])
+    return bool(
+        len(rows.indptr) == rows.rows + 1 == len(rows.weights) + 1
+        and rows.indptr[0] == 0
+        and np.all(rows.indptr[1:] >= rows.indptr[:-1])
+        and rows.indptr[-1] == len(rows.indices) == len(rows.values)
+        and rows.rows < GROUP_ROWS
+        and (rows.features <= GROUP_FEATURES or rows.rows == 1)
+        and groups <= state["written"] <= groups * GROUP_ROWS
+    )
 
 
 class Cache:
@@ -197,8 +283,23 @@ class Cache:
 
     def first_rows(self) -> Int64s:
         """The number, in the source, of the first row of each group."""
-        rows = [self._reader.get_batch(number).num_rows for number in range(self.groups)]
-        return np.cumsum([0, *rows[:-1]], dtype=np.int64)
+        return self._edges[:-1]
+
+    def groups_from(self, row: int) -> tuple[int, int]:
+        """The group that holds a row, and the row's place in it; the number of groups, and 0, after the last row."""
+        rows = int(self._edges[-1])
+        if not 0 <= row <= rows:
+            raise ModelError(f"{self.path}: row {row} is asked for, but the cache has {rows}; delete it and run again")
+        group = int(np.searchsorted(self._edges, row, side="right")) - 1
+        return group, row - int(self._edges[group])
+
+    @cached_property
+    def _edges(self) -> Int64s:
+        """The first row of each group, and the number of all rows."""
+        rows = [self._record(number).num_rows for number in range(self.groups)]
+        edges = np.cumsum([0, *rows], dtype=np.int64)
+        edges.flags.writeable = False
+        return edges
 
     def group(self, number: int) -> Batch:
         """A group as a batch that shares the file's pages; its first use checks what kernels rely on."""
@@ -210,8 +311,8 @@ class Cache:
         return batch
 
     def _load(self, number: int) -> Batch:
+        record = self._record(number)
         try:
-            record = self._reader.get_batch(number)
             record.validate()
             labels, weights, indices, values = record.columns
             if not indices.offsets.equals(values.offsets):
@@ -227,7 +328,16 @@ class Cache:
                 raise ValueError("labels are not finite, or weights are not, or are negative")
             return batch
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise ModelError(f"{self.path}: group {number} of the cache is damaged ({reason(error)})") from error
+            raise self._damaged(number, error) from error
+
+    def _record(self, number: int) -> pa.RecordBatch:
+        try:
+            return self._reader.get_batch(number)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._damaged(number, error) from error
+
+    def _damaged(self, number: int, error: Exception) -> ModelError:
+        return ModelError(f"{self.path}: group {number} of the cache is damaged ({reason(error)})")
 
     def summary(self) -> tuple[int, int, dict[float, float]]:
         """Rows, features, and for each label the weight of its rows, added up in double, in the order of the rows.

@@ -3,6 +3,9 @@
 Every codec is brought to one protocol, that of Python's bz2: `decompress(data, max_length)`, `needs_input`, `eof`,
 `unused_data`. Memory stays bounded because output is asked for in pieces; a window limit keeps a frame from asking for
 gigabytes of history, and an expansion limit stops a small file that would never end.
+
+A file may be a row of members (gzip), streams (bzip2, xz) or frames (zstd), each of which can be inflated without what
+is before it. Where they begin is remembered, so that reading can go on near the place where it was left.
 """
 
 import bz2
@@ -15,6 +18,7 @@ from streamsvm.errors import SourceError
 
 PIECE = 256 * 1024  # compressed bytes read at a time
 FREE_EXPANSION = 1 << 30  # bytes of output that need no excuse
+FINENESS = 128  # starts of members are kept at least this fraction of the text in flight apart
 
 MAGIC = {
     "gzip": b"\x1f\x8b",
@@ -31,6 +35,16 @@ class Limits(NamedTuple):
 
     window: int = 128 << 20  # bytes of history a decompressor may keep
     expansion: int = 1000  # bytes out for one byte in, once past FREE_EXPANSION
+
+
+class MemberStart(NamedTuple):
+    """Where a decompressor can begin."""
+
+    stored: int = 0  # bytes of the file before it
+    text: int = 0  # bytes of plain text before it
+
+
+FIRST_MEMBER = MemberStart()
 
 
 class Decompressor(Protocol):
@@ -115,17 +129,42 @@ def _decompressor(codec: str, window: int, head: bytes) -> Any:
 
 
 class Inflated:
-    """A compressed file read as plain bytes; concatenated members and frames follow one another."""
+    """A compressed file read as plain bytes; concatenated members and frames follow one another.
 
-    def __init__(self, raw: Readable, codec: str, limits: Limits, shown: str) -> None:
+    `raw` stands at `start`, which is the beginning or what `start_before` said in an earlier reading. Bytes are counted
+    from the beginning of the file in either case, so that the expansion limit means the same.
+    """
+
+    def __init__(
+        self, raw: Readable, codec: str, limits: Limits, shown: str, start: MemberStart = FIRST_MEMBER
+    ) -> None:
         self._raw = raw
         self._codec = codec
         self._limits = limits
         self._shown = shown
-        self._read = 0
-        self._written = 0
+        self._read = start.stored
+        self._written = start.text
+        self._starts = [start]
         self._pending = self._head(b"")
+        if start.stored and self._pending and sniff(self._pending[:HEAD]) != codec:
+            raise SourceError(
+                f"{shown}: not the file it was: no {codec} data begins at byte {start.stored}; bring back the old file"
+            )
         self._member: Decompressor = _decompressor(codec, limits.window, self._pending)
+
+    def start_before(self, offset: int) -> MemberStart:
+        """The last known start with at most `offset` bytes of text before it; never ask for a lower offset later.
+
+        The reader is ahead of whoever asks: members that begin after `offset` may have been inflated already.
+        """
+        while len(self._starts) > 1 and self._starts[1].text <= offset:
+            del self._starts[0]
+        return self._starts[0]
+
+    def _remember(self, start: MemberStart) -> None:
+        """Keep it unless the one before is close: their number grows with the logarithm of the text in flight only."""
+        if start.text - self._starts[-1].text > (start.text - self._starts[0].text) // FINENESS:
+            self._starts.append(start)
 
     def _more(self) -> bytes:
         data = self._raw.read(PIECE) or b""
@@ -147,10 +186,12 @@ class Inflated:
             rest = rest.lstrip(b"\0")
         if not rest:
             return False
+        start = MemberStart(self._read - len(rest), self._written)
         self._pending = self._head(rest)
         if sniff(self._pending[:HEAD]) != self._codec:
             raise SourceError(f"{self._shown}: something that is not {self._codec} follows the {self._codec} data")
         self._member = _decompressor(self._codec, self._limits.window, self._pending)
+        self._remember(start)
         return True
 
     def readinto(self, view: memoryview) -> int:

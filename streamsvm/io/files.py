@@ -90,6 +90,54 @@ def read_whole(url: str) -> bytes:
         raise SourceError(f"{redact_url(url)}: cannot read: {reason(error)}") from error
 
 
+def in_directory(place: str, name: str) -> str:
+    """The url of a file in a directory."""
+    return f"{place.rstrip('/')}/{name}" if not is_local(place) else str(local_path(place) / name)
+
+
+def is_directory(url: str) -> bool:
+    """Whether there is a directory of this name; False where that cannot be told."""
+    if is_local(url):
+        return local_path(url).is_dir()
+    filesystem, path = open_filesystem(url)
+    try:
+        return bool(filesystem.isdir(path))
+    except Exception:
+        return False
+
+
+def names_in(place: str) -> list[str]:
+    """The names in a directory, as they are now; none if there is no such directory."""
+    try:
+        if is_local(place):
+            return os.listdir(local_path(place))
+        filesystem, path = open_filesystem(place)
+        filesystem.invalidate_cache()
+        return [str(name).rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)]
+    except FileNotFoundError:
+        return []
+    except SourceError:
+        raise
+    except Exception as error:
+        raise SourceError(f"{redact_url(place)}: cannot list: {reason(error)}") from error
+
+
+def remove(url: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        if is_local(url):
+            local_path(url).unlink(missing_ok=True)
+        else:
+            filesystem, path = open_filesystem(url)
+            filesystem.rm_file(path)
+    except FileNotFoundError:
+        pass
+    except SourceError:
+        raise
+    except Exception as error:
+        raise SourceError(f"{redact_url(url)}: cannot remove: {reason(error)}") from error
+
+
 def sync_directory(path: Path) -> None:
     """Make a rename in `path` survive a power cut, where the platform can."""
     if os.name != "posix":

@@ -1,7 +1,8 @@
 """Where bytes come from: paths, globs, directories, standard input and fsspec urls, cut into blocks of whole lines.
 
 A Source is a recipe. Each pass opens its parts again, one after the other in the order given, and cuts them into
-Blocks that end at a newline. A missing newline at the end of a file is added; blocks never span two files.
+Blocks that end at a newline. A missing newline at the end of a file is added; blocks never span two files. Every block
+says at which Position reading goes on after it: another reading, in another process, can begin there.
 """
 
 import glob
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from streamsvm.errors import ConfigError, DataError, SourceError
-from streamsvm.io.compression import HEAD, Inflated, Limits, promised, sniff
+from streamsvm.io.compression import FIRST_MEMBER, HEAD, Inflated, Limits, MemberStart, promised, sniff
+from streamsvm.io.identity import content_digest
 from streamsvm.io.urls import REMOTE_EXTRAS, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
 POLL_SECONDS = 0.1
+SKIPPED = 1 << 18  # bytes passed over at a time
+SAMPLED = 1 << 16  # bytes that a remote file may fetch beyond what is asked of it, where only samples are wanted
 FOREIGN = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"PK\x03\x04": "a zip archive"}
 
 
@@ -31,12 +35,25 @@ class Origin(NamedTuple):
     line: int  # number of its first line, counted from 1; 0 until known
 
 
+class Position(NamedTuple):
+    """A place between two lines of a source, from which reading can go on."""
+
+    part: int = 0  # files before this one have been read
+    offset: int = 0  # bytes of (decompressed) text before it in this file
+    stored: int = 0  # where in the stored bytes a decompressor can begin; 0 for plain files
+    text: int = 0  # bytes of text before that
+
+
+BEGINNING = Position()
+
+
 class Block(NamedTuple):
     """Whole lines: `buffer[:size]`, the last byte a newline."""
 
     buffer: bytearray
     size: int
     origin: Origin
+    after: Position  # where reading goes on after this block
 
 
 class Part(NamedTuple):
@@ -45,7 +62,7 @@ class Part(NamedTuple):
     url: str
     shown: str
     size: int | None  # bytes as stored
-    stamp: str | None  # changes when the content does: modification time, etag, version
+    stamp: str | None  # changes when the content does: modification time, etag, version; its name comes first
 
 
 class Buffers(Protocol):
@@ -164,49 +181,120 @@ def _hidden(name: str) -> bool:
     return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
 
 
+CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
+TIME_STAMPS = ("LastModified", "mtime", "updated", "last_modified", "created")  # a copy has another
+
+
 def _remote_part(url: str, info: dict[str, Any]) -> Part:
-    stamps = ("ETag", "etag", "md5Hash", "content_md5", "LastModified", "mtime", "updated", "last_modified", "created")
-    stamp = next((f"{key} {info[key]}" for key in stamps if info.get(key)), None)
+    stamp = next((f"{key} {info[key]}" for key in CONTENT_STAMPS + TIME_STAMPS if info.get(key)), None)
     return Part(url, redact_url(url), info.get("size"), stamp)
 
 
-class _Input:
-    """An open part: `readinto`, and `waiting` for whether a read would have to wait for the writer."""
+def _open(part: Part, block_size: int | None = None) -> Any:
+    """The stored bytes of a part; `block_size` is how far a remote file reads ahead, None for what is usual there."""
+    try:
+        if part.url == STDIN:
+            return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+        if not is_local(part.url):
+            filesystem, path = open_filesystem(part.url)
+            return filesystem.open(path, "rb", block_size=block_size)
+        return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
+    except SourceError:
+        raise
+    except Exception as error:
+        raise SourceError(f"{part.shown}: cannot open: {reason(error)}") from error
 
-    def __init__(self, part: Part, limits: Limits, stopped: Callable[[], bool]) -> None:
-        self._shown = part.shown
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a named pipe that may have no writer yet: waiting for one inside `open` could not be stopped."""
+    if os.name != "posix":
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _identified(part: Part) -> list[Any]:
+    """Name, size, and a stamp of the content; the part is read only where nobody else has made one."""
+    kind, _, value = (part.stamp or "").partition(" ")
+    if kind not in CONTENT_STAMPS:
+        with closing(_open(part, SAMPLED)) as raw:
+            try:
+                kind, value = "content", content_digest(raw, part.size or 0)
+            except Exception as error:
+                raise SourceError(f"{part.shown}: cannot read: {reason(error)}") from error
+    return [part.shown, part.size, kind, value]
+
+
+class _Input:
+    """An open part, read from `start` on: `readinto`, and `waiting` for whether that would have to wait for the writer.
+
+    The first bytes are looked at wherever reading begins: they tell what kind of file this is.
+    """
+
+    def __init__(self, part: Part, start: Position, limits: Limits, stopped: Callable[[], bool]) -> None:
+        self.shown = part.shown
+        self._part = start.part
         self._stopped = stopped
-        self._raw: Any = self._open(part)
+        self._raw: Any = _open(part)
+        self._inflated: Inflated | None = None
         piped = part.size is None and is_local(part.url) and os.name == "posix"
         self._descriptor: int | None = self._raw.fileno() if piped else None
         try:
             self._head = self._first_bytes()
-            for magic, kind in FOREIGN.items():
-                if self._head.startswith(magic):
-                    raise SourceError(f"{part.shown}: this is {kind}; only LIBSVM text can be read")
-            codec = sniff(self._head)
-            expected = promised(part.shown)
-            if expected and codec != expected and not stopped():
-                what = f"does not hold {expected} data" if self._head else "is empty"
-                raise SourceError(f"{part.shown}: {what}, although its name says so")
-            self._inflated = Inflated(self, codec, limits, part.shown) if codec else None
+            codec = self._codec()
+            self._move_to(start.stored if codec else start.offset)
+            if codec:
+                member = MemberStart(start.stored, start.text)
+                self._inflated = Inflated(self, codec, limits, part.shown, member)
+                self._pass_over(start.offset - start.text)
         except BaseException:
             self._raw.close()
             raise
 
-    @staticmethod
-    def _open(part: Part) -> Any:
+    def _codec(self) -> str | None:
+        """What the first bytes say, if that is something to be read and what the name says."""
+        for magic, kind in FOREIGN.items():
+            if self._head.startswith(magic):
+                raise SourceError(f"{self.shown}: this is {kind}; only LIBSVM text can be read")
+        codec = sniff(self._head)
+        expected = promised(self.shown)
+        if expected and codec != expected and not self._stopped():
+            what = f"does not hold {expected} data" if self._head else "is empty"
+            raise SourceError(f"{self.shown}: {what}, although its name says so")
+        return codec
+
+    def _move_to(self, place: int) -> None:
+        """Go on at byte `place` of what is stored."""
+        if not place:
+            return
         try:
-            if part.url == STDIN:
-                return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
-            if not is_local(part.url):
-                filesystem, path = open_filesystem(part.url)
-                return filesystem.open(path, "rb")
-            return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
-        except SourceError:
-            raise
-        except Exception as error:
-            raise SourceError(f"{part.shown}: cannot open: {reason(error)}") from error
+            self._raw.seek(0, os.SEEK_END)
+            size = self._raw.tell()
+            self._raw.seek(place)
+        except Exception:  # some remote files are mere streams, and each kind has an exception of its own for it
+            self._pass_over(place)
+            return
+        if size < place:
+            raise SourceError(self._too_short())
+        self._head = b""
+
+    def _pass_over(self, size: int) -> None:
+        """Read `size` bytes that nobody wants, in pieces, so that a stop is noticed."""
+        view = memoryview(bytearray(min(size, SKIPPED)))
+        while size and not self._stopped():
+            got = self.readinto(view[:size])
+            if not got and not self._stopped():
+                raise SourceError(self._too_short())
+            size -= got
+
+    def _too_short(self) -> str:
+        return f"{self.shown}: shorter than it was, so reading cannot go on where it stopped; bring back the old file"
+
+    def position(self, offset: int) -> Position:
+        """The place after `offset` bytes of text; never ask for a lower one later."""
+        start = self._inflated.start_before(offset) if self._inflated else FIRST_MEMBER
+        return Position(self._part, offset, start.stored, start.text)
 
     def _first_bytes(self) -> bytes:
         """Enough to tell the codec. A line is enough: someone may be waiting for its answer before writing another."""
@@ -231,7 +319,7 @@ class _Input:
         try:
             return self._raw.read(size) or b""
         except Exception as error:
-            raise SourceError(f"{self._shown}: cannot read: {reason(error)}") from error
+            raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 
     def read(self, size: int) -> bytes:
         """Stored bytes, for the decompressor."""
@@ -254,19 +342,10 @@ class _Input:
         try:
             return self._raw.readinto(view) or 0
         except Exception as error:
-            raise SourceError(f"{self._shown}: cannot read: {reason(error)}") from error
+            raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 
     def close(self) -> None:
         self._raw.close()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a named pipe that may have no writer yet: waiting for one inside `open` could not be stopped."""
-    if os.name != "posix":
-        return os.open(path, flags)
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    return descriptor
 
 
 class Source:
@@ -299,22 +378,48 @@ class Source:
         names = [os.path.abspath(p.shown) if scheme_of(p.url) is None else p.shown for p in self.parts]
         return [[name, part.size, part.stamp] for name, part in zip(names, self.parts, strict=True)]
 
-    def blocks(self, block_size: int, buffers: Buffers, stopped: Callable[[], bool]) -> Iterator[Block]:
-        """Blocks of whole lines, in buffers that come from and go back to `buffers`."""
+    def identity(self) -> list[list[Any]]:
+        """What must be unchanged for a run to go on: `[name, size, kind of stamp, stamp]` of each part.
+
+        Times are no part of it, because data is often copied to another machine.
+        """
+        if not self.repeatable:
+            raise SourceError(self._not_again())
+        return [_identified(part) for part in self.parts]
+
+    def _not_again(self) -> str:
+        return f"{self._once()} can be read only once, so a run on it cannot be resumed; save it as a file first"
+
+    def blocks(
+        self, block_size: int, buffers: Buffers, stopped: Callable[[], bool], start: Position = BEGINNING
+    ) -> Iterator[Block]:
+        """Blocks of whole lines, in buffers that come from and go back to `buffers`.
+
+        From `start` on, which is `after` of a block of an earlier reading, the lines are those of that reading.
+        """
+        if start != BEGINNING and not self.repeatable:
+            raise SourceError(self._not_again())
         if self._spent and not self.repeatable:
             raise SourceError(f"{self._once()} can be read only once")
+        if start.part > len(self.parts):
+            counts = f"{start.part} had been read, {len(self.parts)} are there now"
+            raise SourceError(f"files are missing, so reading cannot go on: {counts}; bring back the old files")
         self._spent = True
-        for part in self.parts:
-            with closing(_Input(part, self.limits, stopped)) as opened:
-                yield from self._cut(part.shown, opened, block_size, buffers, stopped)
+        for number in range(start.part, len(self.parts)):
+            begin = start if number == start.part else Position(number)
+            with closing(_Input(self.parts[number], begin, self.limits, stopped)) as opened:
+                yield from self._cut(opened, begin, block_size, buffers, stopped)
+            if stopped():
+                return
 
     def _cut(
-        self, shown: str, opened: _Input, block_size: int, buffers: Buffers, stopped: Callable[[], bool]
+        self, opened: _Input, start: Position, block_size: int, buffers: Buffers, stopped: Callable[[], bool]
     ) -> Iterator[Block]:
-        offset = 0
+        shown = opened.shown
+        offset = start.offset
         tail = b""
         ended = False
-        while not ended:
+        while not ended and not stopped():
             room = block_size
             while room < 2 * len(tail):
                 room *= 2
@@ -352,7 +457,8 @@ class Source:
             if cut > self.max_line:
                 self._refuse_long_lines(shown, offset, buffer, cut)
             if cut:
-                yield Block(buffer, cut, Origin(shown, offset, 0))
+                after = Position(start.part + 1) if ended else opened.position(offset + cut)
+                yield Block(buffer, cut, Origin(shown, offset, 0), after)
                 offset += cut
             else:
                 buffers.give_back(buffer)

@@ -3,16 +3,20 @@
 Solvers hold all their numbers in two arrays: `vector` (float32, `columns` numbers for each feature, side by side, so
 that a feature's state sits in one cache line) and `scalars` (float64). That is also what `state` returns and `restore`
 takes, bit for bit; neither `state` nor `weights` changes anything.
+
+`vector` may have room beyond the features seen. Nothing was written there for any one of them, so all of them hold the
+same numbers: zeros, but where everything was multiplied by a number below zero, which rounding can make of zero (the
+first step of pegasos), they are -0. A state has them once, and how much room there is: where memory is short, that
+decides what can be had later.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
-from streamsvm.errors import ConfigError, DataError, DivergedError
+from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Loss
 from streamsvm.penalties import Penalty
@@ -33,7 +37,7 @@ SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
 PIECE = 1 << 16  # weights turned into float64 at a time
 
-State = dict[str, npt.NDArray[Any]]
+State = dict[str, Any]  # of arrays, plain numbers, and states of parts
 
 
 class Bias(NamedTuple):
@@ -177,20 +181,32 @@ class OnlineSolver(ABC):
 
     def state(self) -> State:
         """Everything that the future depends on, copied."""
-        state: State = {"vector": self.vector[: self.width * self.columns].copy(), "scalars": self.scalars.copy()}
-        if self._trial is not None:
-            waiting = concatenate(self._trial)
-            state |= {f"trial.{name}": array for name, array in waiting._asdict().items()}
-        return state
+        end = self.width * self.columns
+        return {
+            "vector": self.vector[:end].copy(),
+            "beyond": self.vector[end : end + self.columns].copy(),
+            "room": len(self.vector) // self.columns,
+            "scalars": self.scalars.copy(),
+        } | trial_state(self._trial)
 
     def restore(self, state: State) -> None:
-        """Go on exactly where `state` was taken."""
-        self.width = len(state["vector"]) // self.columns
-        self.vector = np.array(state["vector"], np.float32)
+        """Go on exactly where `state` was taken; with less memory than there was, without the room to spare."""
+        width, rest = divmod(len(state["vector"]), self.columns)
+        if rest or len(state["scalars"]) != len(self.scalars) or (self.dim and width != self.dim):
+            raise ModelError(f"the numbers saved are not those of solver {self.name} with these settings")
+        if not self._affordable(width):
+            self._refuse(width)
+        room = int(state["room"])
+        if not self._affordable(room):
+            room = width
+        self.vector = np.empty(0, np.float32)  # its memory is free before more is taken
+        self.vector = np.empty(room * self.columns, np.float32)
+        self.vector[: width * self.columns] = state["vector"]
+        if room > width:
+            self.vector.reshape(room, self.columns)[width:] = state["beyond"]
+        self.width = width
         self.scalars = np.array(state["scalars"], np.float64)
-        self._trial = None
-        if "trial.indptr" in state:
-            self._trial = [Batch(*(state[f"trial.{name}"] for name in Batch._fields))]
+        self._trial = trial_from(state)
 
     # How it is done.
 
@@ -285,6 +301,16 @@ class OnlineSolver(ABC):
 
 def enough_for_trials(kept: list[Batch]) -> bool:
     return sum(part.rows for part in kept) >= TRIAL_ROWS or sum(part.features for part in kept) >= TRIAL_FEATURES
+
+
+def trial_state(kept: list[Batch] | None) -> State:
+    """Rows that wait for a step size, copied, as part of a state; nothing where one is known."""
+    return {} if kept is None else {"trial": concatenate(kept)._asdict()}
+
+
+def trial_from(state: State) -> list[Batch] | None:
+    """The same rows out of a state, copied again; None where a step size was known."""
+    return [Batch(**state["trial"]).copy()] if "trial" in state else None
 
 
 def trial_rows(waiting: Batch) -> Batch:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.schedules import PolynomialDecay
 from streamsvm.solvers.asgd import BETA
-from streamsvm.solvers.base import BEFORE, LARGEST_SCORE, SCALE, SEEN, STEP, Problem
+from streamsvm.solvers.base import BEFORE, LARGEST_SCORE, SCALE, SEEN, STEP, Problem, State
 from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE, NUMBERS, SCORE, T0, asgd_lanes, sgd_lanes
 
 FEATURES = 1 << 12  # whose weights are moved or added up at a time
@@ -52,6 +52,24 @@ class Group:
             grown = aligned(room * self.stride)
             grown[: len(self.vector)] = self.vector
             self.vector = grown
+
+    def state(self, width: int) -> State:
+        """Everything that the future depends on, copied; see base.py for `beyond` and `room`."""
+        return {
+            "vector": self.vector[: width * self.stride].copy(),
+            "beyond": self.vector[width * self.stride : (width + 1) * self.stride].copy(),
+            "room": self.room,
+            "numbers": self.numbers[:SCORE].copy(),
+        }
+
+    def restore(self, state: State, room: int) -> None:
+        """Go on where `state` was taken, with this much room."""
+        width = len(state["vector"]) // self.stride
+        self.vector = aligned(room * self.stride)
+        self.vector[: width * self.stride] = state["vector"]
+        if room > width:
+            self.vector.reshape(room, self.stride)[width:] = state["beyond"]
+        self.numbers[:SCORE] = state["numbers"]
 
     def begin_schedules(self) -> None:
         """t0 where the step size is known, as Sgd.run computes it."""

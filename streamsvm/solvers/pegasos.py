@@ -109,11 +109,12 @@ class Pegasos(OnlineSolver):
     def state(self) -> State:
         used = int(self.scalars[WAITING])
         indices, values = self._waiting
-        return super().state() | {"waiting.indices": indices[:used].copy(), "waiting.values": values[:used].copy()}
+        return super().state() | {"waiting": {"indices": indices[:used].copy(), "values": values[:used].copy()}}
 
     def restore(self, state: State) -> None:
         super().restore(state)
-        self._waiting = np.array(state["waiting.indices"], np.uint32), np.array(state["waiting.values"], np.float32)
+        waiting = state["waiting"]
+        self._waiting = np.array(waiting["indices"], np.uint32), np.array(waiting["values"], np.float32)
 
     def _last(self) -> tuple[Float32s, float]:
         """The last iterate, not averaged."""

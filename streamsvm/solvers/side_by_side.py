@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from streamsvm.batch import Batch, Float64s, Int64s, concatenate
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import (
     BEFORE,
@@ -38,12 +38,14 @@ from streamsvm.solvers.base import (
     choose_step_size,
     enough_for_trials,
     row_order,
+    trial_from,
     trial_rows,
+    trial_state,
     weighty,
 )
 from streamsvm.solvers.lane_group import Group, narrow
 from streamsvm.solvers.sgd import ALPHAS, Sgd
-from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE, SCORE
+from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE
 
 WIDTHS = (4, 8, 16)  # lanes that a group can have
 KINDS: dict[str, type[OnlineSolver]] = {"asgd": Asgd, "sgd": Sgd}
@@ -123,8 +125,8 @@ class SideBySide:
         """Candidate k as a plain solver, a copy. DivergedError, as when it is trained alone, if it diverged."""
         group, lane = self._place(k)
         solver = KINDS[self.name](self.problems[k])
-        scalars = group.numbers[: len(solver.scalars), lane]
-        solver.restore({"vector": group.table[: self.width, :, lane].ravel(), "scalars": scalars} | self._waiting())
+        vector, scalars = group.table[: self.width, :, lane].ravel(), group.numbers[: len(solver.scalars), lane]
+        solver.restore({"vector": vector, "room": self.width, "scalars": scalars} | trial_state(self._trial))
         solver.dim, solver.memory = self.dim, self.memory
         if isinstance(solver, Sgd):
             solver.scalars[ALPHAS] = np.nan
@@ -176,22 +178,26 @@ class SideBySide:
         """Everything that the future depends on, copied."""
         state: State = {"kept": np.array(self.kept, np.int64)}
         for i, group in enumerate(self._groups):
-            state[f"vector.{i}"] = group.vector[: self.width * group.stride].copy()
-            state[f"numbers.{i}"] = group.numbers[:SCORE].copy()
-        return state | self._waiting()
+            state[f"group{i}"] = group.state(self.width)
+        return state | trial_state(self._trial)
 
     def restore(self, state: State) -> None:
-        """Go on exactly where `state` was taken, with the candidates that were kept."""
-        self.kept = state["kept"].tolist()
-        self._groups = [Group(self.columns, lanes) for lanes in self._lanes(self.candidates)]
-        self.width = len(state["vector.0"]) // self._groups[0].stride
-        for i, group in enumerate(self._groups):
-            group.grow(self.width)
-            group.vector[:] = state[f"vector.{i}"]
-            group.numbers[:SCORE] = state[f"numbers.{i}"]
-        self._trial = None
-        if "trial.indptr" in state:
-            self._trial = [Batch(*(state[f"trial.{name}"] for name in Batch._fields))]
+        """Go on exactly where `state` was taken, with the candidates that were kept; as OnlineSolver.restore does."""
+        kept = [int(k) for k in state["kept"]]
+        groups = [Group(self.columns, lanes) for lanes in self._lanes(len(kept))]
+        saved = [state[f"group{i}"] for i in range(len(groups))]
+        width = len(saved[0]["vector"]) // groups[0].stride
+        if not set(kept) <= set(range(len(self.given))) or (self.dim and width != self.dim):
+            raise ModelError(f"the numbers saved are not those of these candidates of solver {self.name}")
+        self.kept, self.width, self._groups = kept, width, groups
+        self._trial = trial_from(state)
+        if not self._affordable(width):
+            self._refuse(width)
+        rooms = [int(part["room"]) for part in saved]
+        if not self._rooms_affordable(rooms):
+            rooms = [width] * len(groups)
+        for group, part, room in zip(groups, saved, rooms, strict=True):
+            group.restore(part, room)
 
     # How it is done.
 
@@ -207,11 +213,6 @@ class SideBySide:
     def _row(self, number: int) -> Float64s:
         """One of the scalars, for each candidate."""
         return np.concatenate([group.numbers[number] for group in self._groups])[: self.candidates]
-
-    def _waiting(self) -> State:
-        if self._trial is None:
-            return {}
-        return {f"trial.{name}": array for name, array in concatenate(self._trial)._asdict().items()}
 
     def _count(self, rows: int) -> None:
         for group in self._groups:
@@ -245,6 +246,11 @@ class SideBySide:
 
     def _affordable(self, width: int) -> bool:
         return self.memory is None or self.bytes_for(width) <= self.memory
+
+    def _rooms_affordable(self, rooms: list[int]) -> bool:
+        """Dropped candidates leave their memory to the others: more room than could be had for the asking."""
+        lanes = sum(4 * group.stride * room for group, room in zip(self._groups, rooms, strict=True))
+        return self.memory is None or lanes + self.width * (4 * self.columns + 4) <= self.memory
 
     def _reserve(self, width: int) -> None:
         """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""

@@ -1,13 +1,18 @@
 """The cache: rows come back bit for bit in groups that the rows alone decide, and a bad file is refused."""
 
+import io
+import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,6 +21,7 @@ from libsvm_twin import rows_of
 from streamsvm.batch import Batch
 from streamsvm.errors import DataError, ModelError
 from streamsvm.io import cache as room
+from streamsvm.io import cache_writer
 from streamsvm.io.cache import Cache, CacheWriter
 
 MARK = {"source": [["a", 1, "mtime 1"]], "data.limit": None}
@@ -155,16 +161,6 @@ def test_numbers_that_are_none(tmp_path, array, number):
         Cache(path).summary()
 
 
-def test_the_writer_knows_what_it_wrote(tmp_path):
-    writer = CacheWriter(tmp_path / "c", MARK)
-    writer.open()
-    batch = made([1] * 9000)
-    writer.write(batch)
-    assert writer.rows == 9000 and writer.classes == {-1.0, 0.0, 1.0}
-    writer.abandon()
-    assert os.listdir(tmp_path) == []
-
-
 def test_any_arrow_tool_opens_it(tmp_path, small):
     batch = made([3, 0, 4, 20, 1])
     with pa.memory_map(str(write(tmp_path / "c", batch))) as source:
@@ -183,10 +179,91 @@ def test_any_arrow_tool_opens_it(tmp_path, small):
     assert json.loads(table.schema.metadata[b"fingerprint"]) == MARK
 
 
+@pytest.mark.parametrize("lengths", [[], [3], [3, 0, 4, 20, 1] * 7, [21, 50], [0] * 5])
+def test_the_file_that_pyarrow_would_have_written(tmp_path, small, lengths):
+    """The footer is made here. All before it is the same, and a reader cannot tell the difference."""
+    path, usual = write(tmp_path / "c", made(lengths)), tmp_path / "usual"
+    with pa.memory_map(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        found = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        for record in found:
+            record.validate(full=True)
+        with pa.OSFile(str(usual), "wb") as sink, pa.ipc.new_file(sink, reader.schema) as writer:
+            for record in found:
+                writer.write_batch(record)
+        with pa.memory_map(str(usual)) as other:
+            twin = pa.ipc.open_file(other)
+            assert reader.schema.equals(twin.schema, check_metadata=True) and reader.metadata == twin.metadata
+            assert found == [twin.get_batch(number) for number in range(twin.num_record_batches)]
+    ours, theirs = path.read_bytes(), usual.read_bytes()
+    assert ours[: footer_of(ours)] == theirs[: footer_of(theirs)] and footer_of(ours) % 8 == 0
+    assert pa.feather.read_table(path).equals(pa.feather.read_table(usual), check_metadata=True)
+    assert pa.ipc.open_stream(ours[8:]).read_all().equals(pa.Table.from_batches(found, reader.schema))
+
+
+def footer_of(whole: bytes) -> int:
+    """Where the footer of an Arrow file begins."""
+    return len(whole) - 10 - int.from_bytes(whole[-10:-6], "little")
+
+
+@pytest.mark.parametrize("length", range(8))
+def test_places_are_aligned(length):
+    """Whatever the length of the footer, which pyarrow decides: readers may load an int64 where it lies."""
+    schema = room._schema({"fingerprint": "x" * length})
+    _, footer = cache_writer._around_groups(schema)
+    footer += bytes(length)
+    changed = cache_writer._with_places(footer, [cache_writer.Place(8, 16, 24)])
+    assert len(changed) % 8 == 0 and changed[-24:] == np.array([8, 16, 24]).tobytes()
+    assert changed[-28:-24] == b"\1\0\0\0"
+
+
+def test_a_cache_without_rows(tmp_path):
+    path = write(tmp_path / "c", made([]))
+    cache = Cache(path)
+    assert cache.groups == 0 and cache.fingerprint == MARK and len(cache.first_rows()) == 0
+    assert cache.groups_from(0) == (0, 0)
+    with pa.memory_map(str(path)) as source:
+        assert pa.ipc.open_file(source).read_all().num_rows == 0
+
+
 def test_pages_are_shared_with_the_file(tmp_path):
     batch = Cache(write(tmp_path / "c", made([3] * 100))).group(0)
     for array in (batch.indices, batch.values, batch.labels, batch.weights):
         assert not array.flags.owndata and not array.flags.writeable
+
+
+def test_where_a_row_is(tmp_path, small):
+    cache = Cache(write(tmp_path / "c", made([3, 0, 4, 20, 1, 30, 2, 2, 2, 2, 2, 2])))
+    places = [(number, row) for number in range(cache.groups) for row in range(cache.group(number).rows)]
+    assert len(places) == 12 and cache.groups > 4
+    assert [cache.groups_from(row) for row in range(12)] == places
+    assert cache.groups_from(12) == (cache.groups, 0)
+    assert cache.first_rows().tolist() == [row for row, place in enumerate(places) if place[1] == 0]
+    for row in (13, -1, 10**12):
+        with pytest.raises(ModelError, match=f"c: row {row} is asked for, but the cache has 12; delete it"):
+            cache.groups_from(row)
+
+
+def test_rows_are_counted_once(tmp_path, small):
+    cache = Cache(write(tmp_path / "c", made([3] * 50)))
+    first = cache.first_rows()
+    cache.close()
+    cache._reader = None
+    assert cache.first_rows() is not first and cache.first_rows().tolist() == first.tolist()
+    assert cache.groups_from(50) == (len(first), 0)
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 1
+
+
+def test_rows_of_a_damaged_group_are_not_counted(tmp_path, small):
+    path = write(tmp_path / "c", made([3] * 50))
+    whole = bytearray(path.read_bytes())
+    place = whole.index(b"\xff\xff\xff\xff", whole.index(b"\xff\xff\xff\xff") + 4)  # the schema comes first
+    whole[place + 4 : place + 8] = b"\x00\x00\x00\x7f"
+    path.write_bytes(whole)
+    for question in (Cache(path).first_rows, lambda: Cache(path).groups_from(3)):
+        with pytest.raises(ModelError, match="c: group 0 of the cache is damaged"):
+            question()
 
 
 def test_thousands_of_labels_are_not_classes(tmp_path):
@@ -225,17 +302,164 @@ def test_an_abandoned_cache_leaves_the_old_one(tmp_path, small):
     assert os.listdir(tmp_path) == ["c"] and len(groups(path)[0]) == 2
 
 
+def test_a_disk_that_is_full_from_the_start(tmp_path, monkeypatch):
+    """The first bytes may not be written either, and still nothing is left behind."""
+
+    class Full(io.FileIO):
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(room, "open", Full, raising=False)
+    writer = CacheWriter(tmp_path / "c", MARK)
+    with pytest.raises(OSError, match="No space left"):
+        writer.open()
+    assert len(os.listdir(tmp_path)) == 1
+    writer.abandon()
+    assert os.listdir(tmp_path) == []
+
+
+# Going on after a kill.
+
+ROWS = made([3, 0, 4, 20, 1, 30, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 21, 21, 19, 1, 0, 6, 7, 8, 1, 1, 1])
+
+
+def cut(batch, size) -> list[Batch]:
+    return [batch.slice(start, min(start + size, batch.rows)) for start in range(0, batch.rows, size)]
+
+
+def begun(path, batches) -> CacheWriter:
+    writer = CacheWriter(path, MARK)
+    writer.open()
+    for batch in batches:
+        writer.write(batch)
+    return writer
+
+
+def continued(path, state, batches) -> bytes:
+    """The whole file, when a later process has gone on from the state."""
+    writer = CacheWriter(path, MARK)
+    assert writer.go_on(state)
+    for batch in batches:
+        writer.write(batch)
+    writer.finish()
+    assert os.listdir(path.parent) == [path.name]
+    return path.read_bytes()
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 30])
+@pytest.mark.parametrize("more", [0, 1, 9])
+def test_going_on_at_every_point(tmp_path, small, size, more):
+    """The very file of a run that was not stopped, also if the killed one wrote more after its state was taken."""
+    batches = cut(ROWS, size)
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    situations = set()
+    for done in range(len(batches) + 1):
+        path = tmp_path / f"{done}" / "c"
+        writer = begun(path, batches[:done])
+        state = writer.state()
+        situations.add((len(state["ends"]) > 0, len(state["labels"]) > 0, len(state["values"]) > 20))
+        for batch in batches[done : done + more]:
+            writer.write(batch)
+        writer.leave()
+        assert continued(path, state, batches[done:]) == whole
+    if size == 1:
+        usual = itertools.product([False, True], [False, True], [False])
+        assert situations == {*usual, (True, True, True)}, "nothing or something written, open, too long for a group"
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 8) | st.sampled_from([0, 19, 20, 21, 50]), max_size=40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6),
+)
+@example([20, 0, 21], [(1, 2), (1, 3)])
+def test_any_row_lengths_and_any_kills(tmp_path_factory, lengths, kills):
+    """Killed again and again, each time some rows after the state was taken, which may be one taken before."""
+    path = tmp_path_factory.mktemp("cache") / "c.arrow"
+    batch = made(lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "GROUP_ROWS", 5)
+        patch.setattr(room, "GROUP_FEATURES", 20)
+        whole = write(path, batch).read_bytes()
+        path.unlink()
+        writer, row = begun(path, []), 0
+        for taken, killed in kills:
+            stop = min(row + taken, batch.rows)
+            writer.write(batch.slice(row, stop))
+            state, row = writer.state(), stop
+            writer.write(batch.slice(row, min(row + killed, batch.rows)))
+            writer.leave()
+            writer = CacheWriter(path, MARK)
+            assert writer.go_on(state) and same(writer.state(), state)
+        writer.write(batch.slice(row, batch.rows))
+        writer.finish()
+    assert path.read_bytes() == whole
+
+
+def test_groups_of_the_usual_size(tmp_path):
+    batch = made([40] * 30_000)
+    whole = write(tmp_path / "whole", batch).read_bytes()
+    for row in (0, 8191, 8192, 20_000, 30_000):
+        path = tmp_path / str(row) / "c"
+        writer = begun(path, [batch.slice(0, row)])
+        state = writer.state()
+        writer.leave()
+        assert continued(path, state, [batch.slice(row, 30_000)]) == whole
+
+
+def test_the_state(tmp_path, small):
+    """What is counted has left this process, what is not counted is in the state, and taking it changes nothing."""
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    path = tmp_path / "sub" / "c"
+    writer = begun(path, [])
+    states = []
+    for batch in cut(ROWS, 2):
+        writer.write(batch)
+        state = writer.state()
+        assert state["part"] == str(path.parent / f".c.{os.getpid()}.part")
+        assert Path(state["part"]).read_bytes()[: state["bytes"]] == whole[: state["bytes"]]
+        assert not len(state["ends"]) or state["ends"][-1] == state["bytes"]
+        states.append((state, pickle.dumps(state)))
+    for number, (state, copy) in enumerate(states):
+        assert same(state, pickle.loads(copy)), "what was taken does not change any more"
+        rows = 2 * number + 2 if number < 13 else 27
+        assert state["written"] + len(state["labels"]) == rows
+        assert state["labels_seen"].tolist() == sorted(set(ROWS.labels[:rows].tolist()))
+        open_rows = Batch(*(state[name] for name in Batch._fields))
+        assert rows_of(open_rows) == rows_of(ROWS.slice(state["written"], rows))
+    writer.finish()
+    assert path.read_bytes() == whole
+    cache = Cache(path)
+    assert len(state["ends"]) == cache.groups - 1 and state["written"] == cache.first_rows()[-1]
+
+
+def test_a_relative_path(tmp_path, small, monkeypatch):
+    """The process that goes on may have been started elsewhere."""
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    writer = begun(Path("c"), cut(ROWS, 9)[:2])
+    state = writer.state()
+    writer.leave()
+    monkeypatch.chdir("/")
+    assert continued(tmp_path / "sub" / "c", state, cut(ROWS, 9)[2:]) == whole
+
+
 KILLED = """
-import os, signal, sys
+import os, pickle, signal, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from test_cache import CacheWriter, MARK, made
-writer = CacheWriter(Path(sys.argv[1]), MARK)
-writer.open()
-while True:
-    writer.write(made([10] * 5000))
-    if writer.rows > 30000:
-        os.kill(os.getpid(), signal.SIGKILL)
+from test_cache import begun, made
+writer = begun(Path(sys.argv[1]), [])
+for number in range(9):
+    writer.write(made([10] * 5000, number))
+    if number == 4:
+        Path(sys.argv[1] + ".state").write_bytes(pickle.dumps(writer.state()))
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -244,9 +468,313 @@ def test_a_killed_writer(tmp_path):
     folders = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
     command = [sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)]
     assert subprocess.run(command, env={**os.environ, "PYTHONPATH": folders}).returncode == -9
-    (left,) = os.listdir(tmp_path)
-    assert left.startswith(".c.") and left.endswith(".part")
-    assert (tmp_path / left).stat().st_size > 100_000
+    left, saved = sorted(os.listdir(tmp_path))
+    assert left.startswith(".c.") and left.endswith(".part") and left != f".c.{os.getpid()}.part"
+    state = pickle.loads((tmp_path / saved).read_bytes())
+    assert (tmp_path / left).stat().st_size > state["bytes"] + 100_000
+    (tmp_path / saved).unlink()
+    batches = [made([10] * 5000, number) for number in range(9)]
+    found = continued(path, state, batches[5:])
+    writer = begun(path, batches)
+    writer.finish()
+    assert found == path.read_bytes()
+
+
+def test_killed_between_the_footer_and_the_name(tmp_path, small, monkeypatch):
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    path = tmp_path / "sub" / "c"
+    writer = begun(path, cut(ROWS, 9)[:2])
+    state = writer.state()
+    writer.write(cut(ROWS, 9)[2])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", lambda *names: (_ for _ in ()).throw(KeyboardInterrupt))
+        writer.finish()
+    assert Path(state["part"]).read_bytes() == whole
+    assert continued(path, state, cut(ROWS, 9)[2:]) == whole
+
+
+def test_a_write_that_broke_off_inside_a_group(tmp_path, small):
+    """A signal may come in the middle of a group. The state is that before it, and what is behind it is cut off."""
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    path = tmp_path / "sub" / "c"
+    batches = cut(ROWS, 9)
+    writer = begun(path, batches[:2])
+    state = writer.state()
+    assert writer._file is not None
+    broken, usual = [], writer._file._sink._file
+
+    class Breaking:
+        def write(self, data):
+            broken.append(len(data))
+            if len(broken) == 5:
+                raise KeyboardInterrupt
+            usual.write(data)
+
+    writer._file._sink._file = Breaking()
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(batches[2])
+    writer.leave()
+    assert Path(state["part"]).stat().st_size == state["bytes"] + sum(broken[:4]) > state["bytes"]
+    assert continued(path, state, batches[2:]) == whole
+
+
+def test_leave_and_abandon(tmp_path, small):
+    path = tmp_path / "c"
+    writer = begun(path, [ROWS])
+    state = writer.state()
+    writer.leave()
+    writer.leave()
+    writer.abandon()
+    assert os.listdir(tmp_path) == [".c." + str(os.getpid()) + ".part"], "what was left is not abandoned any more"
+    assert Path(state["part"]).stat().st_size == state["bytes"]
+    another = CacheWriter(path, MARK)
+    assert another.go_on(state)
+    another.abandon()
+    assert os.listdir(tmp_path) == []
+    finished = begun(path, [ROWS])
+    finished.finish()
+    whole = path.read_bytes()
+    finished.leave()
+    finished.abandon()
+    finished.sync()
+    assert os.listdir(tmp_path) == ["c"] and path.read_bytes() == whole
+
+
+def test_the_name_of_an_unfinished_file_is_kept(tmp_path, small):
+    """The new process goes by another number, and may want the cache elsewhere."""
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    writer = begun(tmp_path / "c", cut(ROWS, 9)[:2])
+    state = writer.state()
+    writer.leave()
+    part = tmp_path / ".c.99999999.part"
+    os.rename(state["part"], part)
+    again = CacheWriter(tmp_path / "sub" / "d", MARK)
+    assert again.go_on({**state, "part": str(part)}) and again.state()["part"] == str(part)
+    again.write(cut(ROWS, 9)[2])
+    again.finish()
+    assert sorted(os.listdir(tmp_path)) == ["sub", "whole"] and (tmp_path / "sub" / "d").read_bytes() == whole
+
+
+def test_labels_are_counted_across_a_kill(tmp_path):
+    batch = made([0] * 10_001)._replace(labels=np.arange(10_001, dtype=np.float32))
+    writer = begun(tmp_path / "c", [batch.slice(0, 10_000)])
+    state = writer.state()
+    writer.leave()
+    writer = CacheWriter(tmp_path / "c", MARK)
+    assert writer.go_on(state)
+    with pytest.raises(DataError, match="more than 10000 different labels"):
+        writer.write(batch.slice(10_000, 10_001))
+    writer.abandon()
+
+
+def left(tmp_path) -> dict:
+    """The state of an unfinished file with several groups and an open one."""
+    writer = begun(tmp_path / "c", [ROWS])
+    state = writer.state()
+    assert len(state["ends"]) > 5 and len(state["values"]) > 2 and len(state["labels"]) > 1
+    writer.leave()
+    return state
+
+
+def not_gone_on(path, state, mark=MARK) -> None:
+    """Refused without a trace; the same writer can start over."""
+    part = Path(state["part"])
+    before = (part.read_bytes(), part.stat().st_mtime_ns) if part.is_file() else None
+    writer = CacheWriter(path, mark)
+    assert writer.go_on(state) is False
+    writer.leave()
+    writer.abandon()
+    assert before == ((part.read_bytes(), part.stat().st_mtime_ns) if part.is_file() else None)
+    if before is not None:
+        part.rename(path.with_name("kept"))
+    writer.open()
+    writer.write(ROWS)
+    writer.finish()
+    assert len([row for group in groups(path) for row in group]) == ROWS.rows
+
+
+def test_a_file_that_is_gone(tmp_path, small):
+    state = left(tmp_path)
+    os.unlink(state["part"])
+    not_gone_on(tmp_path / "c", state)
+    not_gone_on(tmp_path / "c", {**state, "part": str(tmp_path)})
+    not_gone_on(tmp_path / "c", {**state, "part": str(tmp_path / "none" / "c")})
+
+
+@pytest.mark.parametrize("group", [None, 0, 3, -1])
+@pytest.mark.parametrize("missing", [1, 8])
+def test_a_file_that_is_too_short(tmp_path, small, group, missing):
+    state = left(tmp_path)
+    os.truncate(state["part"], 100 if group is None else state["ends"][group] - missing)
+    not_gone_on(tmp_path / "c", state)
+
+
+@pytest.mark.parametrize("mark", [None, {**MARK, "data.limit": 5}, {}])
+def test_a_file_of_another_source(tmp_path, small, mark):
+    not_gone_on(tmp_path / "c", left(tmp_path), mark)
+
+
+@pytest.mark.parametrize("name", ["FORMAT", "FORMAT_VERSION"])
+def test_a_file_of_another_version(tmp_path, small, monkeypatch, name):
+    state = left(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(room, name, "another")
+        assert CacheWriter(tmp_path / "c", MARK).go_on(state) is False
+    writer = CacheWriter(tmp_path / "c", MARK)
+    assert writer.go_on(state)
+    writer.abandon()
+
+
+@pytest.mark.parametrize("where", ["magic", "schema", "group 0", "group 3", "length of group 3"])
+def test_a_file_that_was_written_over(tmp_path, small, where):
+    state = left(tmp_path)
+    whole = bytearray(Path(state["part"]).read_bytes())
+    first, fourth = whole.index(b"\xff\xff\xff\xff", 12), state["ends"][2]
+    places = {"magic": 2, "schema": 40, "group 0": first, "group 3": fourth, "length of group 3": fourth + 6}
+    whole[places[where]] ^= 0x40
+    Path(state["part"]).write_bytes(whole)
+    not_gone_on(tmp_path / "c", state)
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("bytes", lambda state: state["bytes"] - 8),
+        ("bytes", lambda state: state["bytes"] + 8),
+        ("ends", lambda state: state["ends"][:-1]),
+        ("ends", lambda state: state["ends"][::-1].copy()),
+        ("ends", lambda state: np.append(state["ends"], state["ends"][-1])),
+        ("ends", lambda state: np.insert(state["ends"], 0, -8)),
+        ("ends", lambda state: np.insert(state["ends"], 0, 12)),
+        ("ends", lambda state: state["ends"].astype(np.float64)),
+        ("ends", lambda state: state["ends"].reshape(1, -1)),
+        ("ends", lambda state: None),
+        ("written", lambda state: len(state["ends"]) - 1),
+        ("written", lambda state: len(state["ends"]) * 5 + 1),
+        ("indptr", lambda state: state["indptr"][:-1]),
+        ("indptr", lambda state: state["indptr"][:0]),
+        ("indptr", lambda state: state["indptr"] + 1),
+        ("indptr", lambda state: state["indptr"][::-1].copy()),
+        ("indptr", lambda state: np.array([0, 99, *state["indptr"][2:]])),
+        ("labels", lambda state: state["labels"][1:]),
+        ("weights", lambda state: state["weights"][1:]),
+        ("indices", lambda state: state["indices"][1:]),
+        ("values", lambda state: np.append(state["values"], np.float32(1))),
+        ("values", lambda state: state["values"].astype(np.float64)),
+        ("labels_seen", lambda state: state["labels_seen"].tolist()),
+    ],
+)
+def test_a_state_that_cannot_be(tmp_path, small, name, change):
+    state = left(tmp_path)
+    not_gone_on(tmp_path / "c", {**state, name: change(state)})
+
+
+@pytest.mark.parametrize("lengths", [[0] * 5, [11, 10], [1] * 6])
+def test_open_rows_that_no_group_holds(tmp_path, small, lengths):
+    rows = made(lengths)
+    not_gone_on(tmp_path / "c", {**left(tmp_path), **rows._asdict()})
+
+
+# Putting on disk what has been written, from another thread.
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The files that were synced, by number."""
+    found, usual = [], os.fsync
+
+    def fsync(descriptor):
+        found.append(os.fstat(descriptor).st_ino)
+        usual(descriptor)
+
+    monkeypatch.setattr(cache_writer.os, "fsync", fsync)
+    return found
+
+
+def test_sync_while_writing(tmp_path, small, synced):
+    """Caches open and close, so that descriptors are used again, while a thread syncs all the time."""
+    whole = write(tmp_path / "whole", ROWS).read_bytes()
+    synced.clear()
+    writers, files, stop, failed = [CacheWriter(tmp_path / "c", MARK)], set(), threading.Event(), []
+
+    def sync():
+        try:
+            while not stop.is_set():
+                writers[-1].sync()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    for number in range(40):
+        path = tmp_path / "c"
+        writer = CacheWriter(path, MARK, durable=False)
+        writers.append(writer)
+        writer.open()
+        files.add(os.stat(writer.state()["part"]).st_ino)
+        for batch in cut(ROWS, 1 + number % 5):
+            writer.write(batch)
+        if number % 4:
+            writer.finish()
+            assert path.read_bytes() == whole
+        else:
+            writer.abandon()
+        (tmp_path / f"other {number}").write_bytes(b"not to be synced")
+    stop.set()
+    thread.join()
+    assert not failed and synced and set(synced) <= files
+
+
+def test_sync_when_there_is_nothing_to_sync(tmp_path, small, synced):
+    writer = CacheWriter(tmp_path / "c", MARK)
+    writer.sync()
+    writer.open()
+    part = os.stat(writer.state()["part"]).st_ino
+    writer.sync()
+    assert synced == [part]
+    writer.finish()
+    assert synced[:2] == [part] * 2, "a file that is kept is on disk before it has its name"
+    synced.clear()
+    writer.sync()
+    again = begun(tmp_path / "d", [ROWS])
+    again.leave()
+    again.sync()
+    assert synced == []
+
+
+def test_a_file_closed_while_it_is_synced(tmp_path, monkeypatch):
+    """Its descriptor may be that of another file by then. Closing does not wait for the disk."""
+    writer = begun(tmp_path / "c", [ROWS])
+    part = os.stat(writer.state()["part"]).st_ino
+    found = []
+
+    def fsync(descriptor):
+        writer.leave()
+        with open(tmp_path / "other", "wb"):
+            found.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(cache_writer.os, "fsync", fsync)
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    writer.sync()
+    assert found == [part]
+    assert not before or len(os.listdir("/proc/self/fd")) == before - 1, "every descriptor is closed"
+
+
+def test_a_file_is_not_closed_before_its_descriptor_is_copied(tmp_path, monkeypatch):
+    writer = begun(tmp_path / "c", [ROWS])
+    closing, usual = threading.Thread(target=writer.leave), os.dup
+    waited = []
+
+    def dup(descriptor):
+        closing.start()
+        closing.join(0.2)
+        waited.append(closing.is_alive())
+        return usual(descriptor)
+
+    monkeypatch.setattr(cache_writer.os, "dup", dup)
+    writer.sync()
+    closing.join()
+    assert waited == [True]
 
 
 # Damaged files.

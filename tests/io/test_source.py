@@ -49,7 +49,7 @@ def blocks_of(source, block_size=64, stopped=lambda: False):
     heap = Heap()
     found = []
     with closing(source.blocks(block_size, heap, stopped)) as blocks:
-        for buffer, size, origin in blocks:
+        for buffer, size, origin, _ in blocks:
             assert size <= len(buffer) and buffer[size - 1 : size] == b"\n" and origin.line == 0
             found.append((origin.url, origin.offset, bytes(buffer[:size])))
             heap.give_back(buffer)
@@ -313,10 +313,10 @@ def test_lines_come_out_as_soon_as_they_are_whole(stdin):
             (b"7\n\n", b"67\n\n"),
         ]:
             stdin.write(written)
-            buffer, size, _ = next(blocks)
+            buffer, size, *_ = next(blocks)
             assert bytes(buffer[:size]) == read
         threading.Timer(0.05, lambda: (stdin.write(b"8\n"), time.sleep(0.05), stdin.write(b"9"), stdin.close())).start()
-        assert [bytes(buffer[:size]) for buffer, size, _ in blocks] == [b"8\n", b"9\n"]
+        assert [bytes(buffer[:size]) for buffer, size, *_ in blocks] == [b"8\n", b"9\n"]
 
 
 def test_compressed_lines_come_out_as_they_are_flushed(stdin):
@@ -324,7 +324,7 @@ def test_compressed_lines_come_out_as_they_are_flushed(stdin):
     with closing(Source(["-"]).blocks(1 << 16, Heap(), lambda: False)) as blocks:
         for line in (b"1 1:1\n", b"2 2:2\n"):
             stdin.write(compressor.compress(line, zstd.ZstdCompressor.FLUSH_BLOCK))
-            buffer, size, _ = next(blocks)
+            buffer, size, *_ = next(blocks)
             assert bytes(buffer[:size]) == line
 
 

@@ -1,6 +1,6 @@
 """Small made-up problems, and what the tests of solvers do with them again and again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,13 @@ def made_up(rows: int, width: int = 30, *, seed: int = 0, longest: int = 9, nois
         codes.append(float(score > 0))
     weights = rng.choice([1.0, 1.0, 1.0, 0.5, 2.0, 0.0], size=rows)
     return batch_of(features, codes, weights.tolist())
+
+
+def climbing() -> Batch:
+    """Rows whose indices grow past the room set aside, twice, and so do their weights: scales soon get small."""
+    rows = [{j % 7: 0.3 + 0.01 * j, 20 * j: 0.5 * (-1) ** j, 20 * j + 6: 1.0} for j in range(8, 110)]
+    weights = [1.3**i if i % 9 != 5 else 0.0 for i in range(len(rows))]
+    return batch_of(rows, [float(j % 3 == 0) for j in range(8, 110)], weights)
 
 
 def equal_weights(batch: Batch) -> Batch:
@@ -79,6 +86,28 @@ def run_passes(solver: OnlineSolver, batches: list[Batch], passes: int = 1) -> O
     return solver
 
 
-def bits(state: State) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+ROOM = ("room", "beyond")  # what a state says about memory to spare, on which no number depends
+
+
+def flat(state: State, without: Collection[str] = ()) -> dict[str, Any]:
+    """The arrays and numbers of a state and of its parts by their paths, but for those of these names."""
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{path}": inner for path, inner in flat(value, without).items()}
+        elif name not in without:
+            found[name] = value
+    return found
+
+
+def bits(state: State, without: Collection[str] = ()) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """A state in a form in which == means equal bit for bit."""
-    return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in state.items()}
+    arrays = {path: np.asarray(value) for path, value in flat(state, without).items()}
+    return {path: (array.dtype.str, array.shape, array.tobytes()) for path, array in arrays.items()}
+
+
+def spoil(state: State) -> None:
+    """Scribble on all arrays of a state: they are copies, or somebody will notice."""
+    for value in flat(state).values():
+        if isinstance(value, np.ndarray):
+            value[...] = 77

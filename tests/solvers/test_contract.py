@@ -4,6 +4,7 @@ Solvers are found by themselves, and what they can do is read from their classes
 there, in `exempt`, under the name of the test.
 """
 
+import copy
 import re
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -14,15 +15,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_rows import batch_of, bits, cut, dense, equal_weights, made_up, run_passes, select
+from made_rows import (
+    ROOM,
+    batch_of,
+    bits,
+    climbing,
+    cut,
+    dense,
+    equal_weights,
+    flat,
+    made_up,
+    run_passes,
+    select,
+    spoil,
+)
 
 from streamsvm.batch import Batch, concatenate, empty_batch
-from streamsvm.errors import ConfigError, DataError, DivergedError
+from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.losses import LOSSES, Hinge, SquaredHinge, make_loss
 from streamsvm.penalties import L1, L2, ElasticNet, Penalty
 from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
 from streamsvm.solvers import base as solver_base
-from streamsvm.solvers.base import SEEN, STEP, WEIGHT, WRONG, Problem, T, make_bias
+from streamsvm.solvers.base import SCALE, SEEN, STEP, WEIGHT, WRONG, Problem, T, make_bias
 
 TRIAL_ROWS, TRIAL_FEATURES = 40, 150
 ROWS = made_up(110, seed=1)
@@ -263,19 +277,19 @@ def test_looking_at_a_solver_changes_nothing(make: Make) -> None:
         for piece in cut(ROWS, range(5, ROWS.rows, 9)):
             solver.learn(piece)
             if solver is watched:
-                for array in solver.state().values():
-                    array[...] = 77  # a copy: scribbling on it is harmless
+                assert bits(solver.state()) == bits(solver.state())
+                spoil(solver.state())
                 solver.weights()[0][...] = 77
         solver.finish()
     assert bits(watched.state()) == bits(left_alone.state())
 
 
 @plainly
-def test_states_hold_plain_arrays(make: Make) -> None:
+def test_states_hold_plain_arrays_and_plain_numbers(make: Make) -> None:
     solver = make()
     solver.learn(ROWS.slice(0, 10))
-    for name, array in solver.state().items():
-        assert array.dtype.kind in "fiu", name
+    for path, value in flat(solver.state()).items():
+        assert type(value) is int or (type(value) is np.ndarray and value.dtype.kind in "fiu"), path
 
 
 @plainly
@@ -300,6 +314,160 @@ def test_a_restored_solver_names_the_same_row_when_it_diverges(make: Make) -> No
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert "in pass 2 at row 61 " in messages[0]
+
+
+# The same where it is hard: the room of the vector has a past, and what is stored is written out again later.
+
+
+class Journey(NamedTuple):
+    """Three passes over some pieces, of which each is a step."""
+
+    pieces: list[Batch]
+
+    @property
+    def steps(self) -> range:
+        return range(3 * len(self.pieces))
+
+    def step(self, solver: OnlineSolver, place: int) -> float | None:
+        """Returns the lower bound after it."""
+        number, piece = divmod(place, len(self.pieces))
+        if piece == 0:
+            solver.begin_pass(number + 1)
+        solver.learn(self.pieces[piece])
+        if piece == len(self.pieces) - 1:
+            solver.end_pass()
+        if place == self.steps[-1]:
+            solver.finish()
+        return solver.lower_bound()
+
+
+CLIMB = Journey(cut(climbing(), [1, 7, 19, 30, 42, 60, 75, 83, 84, 97]))
+STOPS = [0, 1, 3, 5, 7, 12, 19, 31]
+
+
+@plainly
+@pytest.mark.parametrize("room", ["as it was", "none to spare", "other", "dim"])
+def test_a_new_solver_goes_on_to_the_last_bit(case: Case, make: Make, room: str) -> None:
+    given = {"dim": 2190} if room == "dim" else {}
+    spare = {"none to spare": 0, "other": 4999}.get(room)
+    solver = make(**given)
+    states, bounds = [], []
+    for place in CLIMB.steps:
+        bounds.append(CLIMB.step(solver, place))
+        states.append(solver.state())
+    assert solver.width == given.get("dim", 2187) and len(set(solver.vector.tolist())) > 100
+    assert (bounds[-1] is None) == (case.name not in ("sgd", "pegasos"))
+    if case.name not in ("sgdqn", "adagrad", "ftrl") and PENALTIES[case.penalty].l2:
+        assert written_out(make(**given)) > 42  # after several of the stops
+    for stop in STOPS:
+        state, resumed = copy.deepcopy(states[stop]), make(**given)
+        if spare is not None:
+            width = len(state["vector"]) // resumed.columns
+            state |= {"room": width + spare, "beyond": np.zeros(resumed.columns, np.float32)}
+        resumed.restore(state)
+        spoil(state)
+        assert not given or len(resumed.vector) == 2190 * resumed.columns
+        assert [CLIMB.step(resumed, place) for place in CLIMB.steps[stop + 1 :]] == bounds[stop + 1 :]
+        without = () if spare is None else ROOM
+        assert bits(resumed.state(), without) == bits(states[-1], without)
+
+
+def written_out(solver: OnlineSolver) -> int:
+    """The last row of the first pass at which the scale, which else falls, rose or began at one; 0 if there is none."""
+    rows, last = climbing(), 0
+    for i in np.flatnonzero(rows.weights).tolist():
+        before = solver.scalars[SCALE]
+        solver.learn(rows.slice(i, i + 1))
+        after = solver.scalars[SCALE]
+        last = i if after > before or (after == 1.0 and solver.scalars[T] > 0.0) else last
+    return last
+
+
+# A weight for which the first step of pegasos shrinks by a factor that is not 0 but, rounded, a little less.
+UNDER = next(
+    c for c in np.linspace(0.1, 3, 300, dtype=np.float32).tolist() if 1.0 - 1.0 / (STRENGTH * c) * STRENGTH * c < 0
+)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_room_that_is_minus_zero_stays_so(average: bool) -> None:
+    """Features that come later begin there: models would differ in the sign of a zero."""
+    make = Case("pegasos", {"average": average}).make
+    first = batch_of([{0: 1.0, 7: 1.0}], [1], [UNDER])
+    rest = [batch_of([{3: 1.0, 20: -1.0}], [0]), batch_of([{1500: 1.0, 30: 1.0}], [1])]
+    straight = make()
+    straight.learn(first)
+    assert np.signbit(straight.vector[:: straight.columns][[1, 8, 1000]]).all()
+    resumed = make()
+    resumed.restore(straight.state())
+    for solver in (straight, resumed):
+        for rows in rest:
+            solver.learn(rows)
+    assert bits(resumed.state()) == bits(straight.state())
+    signs = np.signbit(straight.vector[:: straight.columns][[500, 1023, 1024, 1400]]).tolist()
+    assert signs == [True, True, False, False]
+
+
+def outcomes(solver: OnlineSolver, batches: list[Batch], stop: int, make: Make) -> list[Any]:
+    """The width after each batch, up to the one that is refused memory, with one stop on the way."""
+    found: list[Any] = []
+    for place, batch in enumerate(batches):
+        if place == stop:
+            state = solver.state()
+            solver = make()
+            solver.restore(state)
+        try:
+            solver.learn(batch)
+        except DataError as error:
+            return [*found, str(error)]
+        found.append((solver.width, len(solver.vector)))
+    return found
+
+
+@pytest.mark.parametrize("name", ["sgd", "asgd", "adagrad"])
+def test_memory_is_refused_where_it_would_have_been(name: str) -> None:
+    batches = [batch_of([{j: 1.0}], [1]) for j in (3, 700, 1023, 1100, 1300, 2100, 2500, 3300, 4000, 4500, 5000)]
+    seen = set()
+    for fitting in range(1024, 9000, 173):
+        case = Case(name, {"eta0": 0.25})
+        budget = case.make().bytes_for(fitting)
+
+        def make(case: Case = case, budget: int = budget) -> OnlineSolver:
+            return case.make(memory=budget)
+
+        straight = outcomes(make(), batches, -1, make)
+        for stop in range(1, len(batches)):
+            assert outcomes(make(), batches, stop, make) == straight
+        seen.add(len(straight))
+    assert len(seen) > 4
+
+
+@plainly
+def test_with_less_memory_than_before_it_goes_on_without_room_to_spare_or_is_refused(make: Make) -> None:
+    rows = climbing()
+    straight = make()
+    straight.learn(rows)
+    needed = straight.bytes_for(rows.width)
+    tight = make(memory=needed)
+    tight.restore(straight.state())
+    assert len(tight.vector) == rows.width * tight.columns
+    for solver in (straight, tight):
+        solver.learn(rows)
+    assert bits(tight.state(), ROOM) == bits(straight.state(), ROOM)
+    with pytest.raises(DataError, match=r"index 2186: .* or raise --memory"):
+        make(memory=needed - 1).restore(straight.state())
+
+
+@plainly
+def test_numbers_of_another_width_or_solver_are_refused(make: Make) -> None:
+    solver = make(dim=40)
+    solver.learn(ROWS)
+    state = solver.state()
+    with pytest.raises(ModelError, match="are not those of solver"):
+        make(dim=41).restore(state)
+    with pytest.raises(ModelError, match="are not those of solver"):
+        make(dim=40).restore(state | {"scalars": np.zeros(3)})
+    make(dim=40).restore(state)
 
 
 # Rows that say nothing.
@@ -415,7 +583,7 @@ def test_growing_with_the_largest_index_equals_room_from_the_start(make: Make) -
     grown = run_passes(make(), cut(rows, range(0, rows.rows, 5)), 2)
     fixed = run_passes(make(dim=rows.width), [rows], 2)
     assert grown.width == rows.width == 2184
-    assert bits(grown.state()) == bits(fixed.state())
+    assert bits(grown.state(), ROOM) == bits(fixed.state(), ROOM)
     roomy = run_passes(make(dim=5000), [rows], 2)
     assert roomy.vector.nbytes == 4 * 5000 * roomy.columns
     assert len(roomy.weights()[0]) == 5000 and not roomy.weights()[0][rows.width :].any()

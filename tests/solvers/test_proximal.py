@@ -286,7 +286,7 @@ def test_cuts_stops_and_growth_change_nothing(name: str, kind: str) -> None:
             stopped.learn(piece)
             state = stopped.state()
             stopped = SOLVERS[name](problem, eta0=0.5)
-            stopped.restore({key: array.copy() for key, array in state.items()})
+            stopped.restore(state)
     stopped.finish()
     assert bits(stopped.state()) == bits(straight.state())
     far = batch_of([{5000: 1.0, 3: 0.5}], [1])

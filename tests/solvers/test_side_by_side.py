@@ -1,5 +1,6 @@
 """Candidates side by side: each is, to the last bit, what the plain solver gives when it is trained alone."""
 
+import copy
 import os
 import re
 import subprocess
@@ -13,18 +14,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_rows import batch_of, bits, cut, equal_weights, made_up, run_passes
+from made_rows import ROOM, batch_of, bits, climbing, cut, equal_weights, flat, made_up, run_passes, spoil
 
 from streamsvm.batch import Batch, empty_batch
-from streamsvm.errors import ConfigError, DataError, DivergedError
+from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.losses import LOSSES, Hinge, SquaredHinge, make_loss
 from streamsvm.penalties import L1, L2
 from streamsvm.solvers import SOLVERS, OnlineSolver
 from streamsvm.solvers import base as solver_base
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Bias, Problem, make_bias
+from streamsvm.solvers.base import LOSS, SCALE, SEEN, WEIGHT, WRONG, Bias, Problem, make_bias
 from streamsvm.solvers.sgd import ALPHAS, WRITES, WRITTEN, Sgd
 from streamsvm.solvers.side_by_side import SideBySide
-from streamsvm.solvers.side_by_side_kernels import FAR
+from streamsvm.solvers.side_by_side_kernels import FAR, LIVE
 
 ROWS = made_up(110, seed=1)
 BIASES = ["penalised", "free", "none"]
@@ -48,7 +49,7 @@ def problems(strengths: Sequence[float], loss: str = "squared_hinge", bias: str 
 
 def check_equal(solver: OnlineSolver, other: OnlineSolver) -> None:
     """Equal in every number (0 and -0 are) and every place, and so is what comes of it."""
-    state, expected = solver.state(), other.state()
+    state, expected = flat(solver.state(), ROOM), flat(other.state(), ROOM)
     assert state.keys() == expected.keys()
     if isinstance(other, Sgd):  # side by side nothing is noted for a lower bound
         expected["scalars"][[ALPHAS, WRITES, WRITTEN]] = np.nan, 0.0, 0.0
@@ -145,6 +146,7 @@ def test_states_and_survivors_at_any_time(name: str) -> None:
                     side = SideBySide(name, candidates, **options)
                     side.restore(state)
                     assert bits(side.state()) == bits(state)
+                    spoil(state)
                 check(side, alone)
             for learner in [side, *alone]:
                 learner.end_pass()
@@ -190,8 +192,8 @@ def test_looking_changes_nothing(name: str) -> None:
         for piece in cut(ROWS, range(5, ROWS.rows, 15)):
             side.learn(piece)
             if side is watched:
-                for array in side.state().values():
-                    array[...] = 77
+                assert bits(side.state()) == bits(side.state())
+                spoil(side.state())
                 side.solver(1).vector[...] = 77
                 side.solver(1).scalars[...] = 77
                 side.figures()[...] = 77
@@ -324,6 +326,122 @@ def test_one_that_diverges_stops_alone(name: str, loss: str, count: int, quiet: 
     assert side.alive == [message is None for message in messages]
 
 
+# Going on where it is hard: candidates fall and are dropped, room has a past, and scales are written out again.
+
+PIECES = [LOUD.slice(0, 3), *cut(climbing(), [7, 30, 42, 60, 75, 84]), LOUD]
+DROP = 4  # the step after which candidates are dropped
+STEPS = range(2 * len(PIECES))
+
+
+def step(side: SideBySide, place: int, which: Sequence[int]) -> None:
+    number, piece = divmod(place, len(PIECES))
+    if piece == 0:
+        side.begin_pass(number + 1)
+    side.learn(PIECES[piece])
+    if piece == len(PIECES) - 1:
+        side.end_pass()
+    if place == DROP:
+        side.keep(which)
+
+
+def words_of(side: SideBySide) -> list[str]:
+    """What is said about those that diverged."""
+    found = []
+    for k, alive in enumerate(side.alive):
+        if not alive:
+            with pytest.raises(DivergedError) as caught:
+                side.solver(k)
+            found.append(str(caught.value))
+    return found
+
+
+@every_solver
+@pytest.mark.parametrize("which", [[1, 0, 3, 4, 5], list(range(9))], ids=["five", "nine"])
+@pytest.mark.parametrize("room", ["as it was", "none to spare", "dim"])
+def test_a_new_one_goes_on_to_the_last_bit(name: str, which: list[int], room: str) -> None:
+    options: dict[str, Any] = {"eta0": 1.0} | ({"dim": 2190} if room == "dim" else {})
+    straight = SideBySide(name, problems(MIXED), **options)
+    states = []
+    for place in STEPS:
+        step(straight, place, which)
+        states.append(straight.state())
+    fallen = len(words_of(straight))
+    assert 0 < fallen < len(which) and straight.width == options.get("dim", 2187)
+    scales = np.array([state["group0"]["numbers"][SCALE, :4] for state in states[DROP:]])
+    lives = states[-1]["group0"]["numbers"][LIVE, :4] != 0.0
+    assert (np.diff(scales, axis=0)[1:, lives] > 0).any()  # written out again
+    for stop in STEPS[:-1]:
+        state, resumed = copy.deepcopy(states[stop]), SideBySide(name, problems(MIXED), **options)
+        for part in (state["group0"], state.get("group1")) if room == "none to spare" else ():
+            if part:
+                stride = len(part["beyond"])
+                part |= {"room": len(part["vector"]) // stride, "beyond": np.zeros(stride, np.float32)}
+        resumed.restore(state)
+        spoil(state)
+        for place in STEPS[stop + 1 :]:
+            step(resumed, place, which)
+        without = ROOM if room == "none to spare" else ()
+        assert bits(resumed.state(), without) == bits(states[-1], without)
+        assert words_of(resumed) == words_of(straight)
+        assert all(group.vector.ctypes.data % 64 == 0 for group in resumed._groups)
+
+
+@every_solver
+def test_memory_is_refused_where_it_would_have_been(name: str) -> None:
+    """Those that are left have the memory of those that were dropped: a state must not forget that."""
+    batches = [batch_of([{j: 1.0}], [1]) for j in (3, 700, 1100, 1300, 2100, 2500, 3300, 4000, 4500, 7000)]
+
+    def outcomes(count: int, left: int, budget: int, stop: int) -> list[Any]:
+        side = SideBySide(name, problems(GRID[:count]), eta0=1.0, memory=budget)
+        found: list[Any] = []
+        for place, batch in enumerate(batches):
+            if place == stop:
+                state = side.state()
+                side = SideBySide(name, problems(GRID[:count]), eta0=1.0, memory=budget)
+                side.restore(state)
+            try:
+                side.learn(batch)
+            except DataError as error:
+                return [*found, str(error)]
+            found.append([side.width, *(group.room for group in side._groups)])
+            if place == 2:
+                side.keep(range(left))
+        return found
+
+    seen = set()
+    for count, left in ((8, 4), (17, 9), (10, 3)):
+        side = SideBySide(name, problems(GRID[:count]), eta0=1.0)
+        for fitting in range(1024, 6500, 391):
+            budget = side.bytes_for(fitting)
+            straight = outcomes(count, left, budget, -1)
+            seen.add(len(straight))
+            for stop in range(1, len(batches)):
+                assert outcomes(count, left, budget, stop) == straight
+    assert len(seen) > 4
+
+
+def test_with_less_memory_it_goes_on_without_room_to_spare_or_is_refused() -> None:
+    straight = SideBySide("asgd", problems(GRID[:5]), eta0=1.0)
+    straight.learn(climbing())
+    needed = straight.bytes_for(2187)
+    tight = SideBySide("asgd", problems(GRID[:5]), eta0=1.0, memory=needed)
+    tight.restore(straight.state())
+    assert [group.room for group in tight._groups] == [2187]
+    for side in (straight, tight):
+        side.learn(climbing())
+    assert bits(tight.state(), ROOM) == bits(straight.state(), ROOM)
+    with pytest.raises(DataError, match=r"index 2186: 5 candidates .* or raise --memory"):
+        SideBySide("asgd", problems(GRID[:5]), eta0=1.0, memory=needed - 1).restore(straight.state())
+
+
+def test_numbers_of_other_candidates_or_of_another_width_are_refused() -> None:
+    side = SideBySide("sgd", problems(GRID[:5]), eta0=1.0, dim=40)
+    side.learn(ROWS)
+    for count, dim in ((4, 40), (5, 41)):
+        with pytest.raises(ModelError, match="are not those of these candidates of solver sgd"):
+            SideBySide("sgd", problems(GRID[:count]), eta0=1.0, dim=dim).restore(side.state())
+
+
 @every_solver
 def test_the_row_named_is_the_row_not_its_place_in_the_order(name: str) -> None:
     candidates = problems([1e-3, 1e4])
@@ -395,7 +513,7 @@ def test_what_cannot_be_kept(which: list[int]) -> None:
 PLAIN = """
 import sys
 import numpy as np
-from made_rows import made_up, run_passes
+from made_rows import flat, made_up, run_passes
 from streamsvm.jit import DISABLED
 from streamsvm.losses import SquaredHinge
 from streamsvm.penalties import L2
@@ -407,7 +525,7 @@ results = {}
 for name in SideBySide.SOLVERS:
     side = SideBySide(name, [Problem(SquaredHinge(), L2(l2)) for l2 in (1e-4, 1e-2, 0.5)], eta0=0.2)
     run_passes(side, [made_up(70, 40, seed=11)], 2)
-    results |= {f"{name}-{key}": array for key, array in side.state().items()}
+    results |= {f"{name}-{key}": array for key, array in flat(side.state()).items()}
 np.savez(sys.argv[2], **results)
 """
 

@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM, noted at once and acted on where nothing is half done.
+
+While `noted` is in force the first signal only leaves a note. Whoever can stop without losing anything asks `check`,
+which raises `Interrupted`: the parse pool does, before it hands out the next batch. So everything behind the pool is
+whole when the exception comes by, and a checkpoint can still be taken. A second signal stops at once, wherever it hits.
+"""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was asked to stop, and did between two batches. `kept` names its last checkpoint, if there is one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+        self.kept = ""
+
+
+_signal: int | None = None  # the one that came
+
+
+def check() -> None:
+    """Interrupted, if a signal has come."""
+    if _signal is not None:
+        raise Interrupted(_signal)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _signal
+    if _signal is not None:
+        raise KeyboardInterrupt
+    _signal = number
+
+
+@contextlib.contextmanager
+def noted(wanted: bool = True) -> Iterator[None]:
+    """Note signals in this block, if they are wanted; in a thread that is not the main one nothing can be noted."""
+    global _signal
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        _signal = None
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,131 @@
+"""Checkpoint files in a directory or bucket: `checkpoint-00000012.safetensors`, the last two of them kept.
+
+A new one gets the next number, under which it appears whole or not at all; only then is the oldest removed. So there is
+a sound one at every moment, whatever fails in between. A damaged one is passed over, with a warning, for the one before
+it. On this machine a lock keeps two runs from using one directory.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, NamedTuple
+
+from streamsvm.errors import ModelError, SourceError, StreamSvmError
+from streamsvm.io import tensors
+from streamsvm.io.files import in_directory, is_directory, local_path, names_in, read_whole, remove, written_atomically
+from streamsvm.io.tensors import Array, Content, Kind
+from streamsvm.io.urls import is_local, reason, redact_url
+
+CHECKPOINT = Kind("streamsvm-checkpoint", 1, "checkpoint")
+KEPT = 2
+NAME = re.compile(r"checkpoint-([0-9]{8,18})\.safetensors")
+PART = re.compile(r"\.checkpoint-[0-9]{8,18}\.safetensors\..*\.part")
+LOCK = ".lock"
+
+Note = Callable[[str], None]
+
+
+class Generation(NamedTuple):
+    """A checkpoint that has been read."""
+
+    number: int
+    shown: str
+    content: Content
+
+
+class Generations:
+    """The checkpoints in one place."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.shown = redact_url(place)
+        self._sound: list[int] = []  # those that this process has read or written, oldest first
+        self._last = -1  # the largest number that has been in use
+        self._lock: IO[bytes] | None = None
+
+    def numbers(self) -> list[int]:
+        """Those that are there, damaged or not, oldest first."""
+        found = (NAME.fullmatch(name) for name in names_in(self.place))
+        numbers = sorted(int(match[1]) for match in found if match)
+        self._last = max([self._last, *numbers])
+        return numbers
+
+    def url(self, number: int) -> str:
+        return in_directory(self.place, f"checkpoint-{number:08d}.safetensors")
+
+    def newest(self, note: Note) -> Generation | None:
+        """The newest one that is sound, None if there is none at all; ModelError if all are damaged."""
+        faults: list[str] = []
+        for number in reversed(self.numbers()):
+            shown = redact_url(self.url(number))
+            try:
+                found = tensors.load(read_whole(self.url(number)), shown, [CHECKPOINT])
+            except StreamSvmError as error:
+                faults.append(str(error))
+                continue
+            for fault in faults:
+                note(f"warning: {fault}; falling back to the checkpoint before it, {shown}")
+            self._sound = [number]
+            return Generation(number, shown, found)
+        if faults:
+            raise ModelError(f"{self.shown}: no checkpoint can be used: {'; '.join(faults)}")
+        return None
+
+    def write(self, metadata: Mapping[str, str], arrays: Mapping[str, Array]) -> str:
+        """A new one; then all but the last two are removed. Returns its name; SourceError if it cannot be written."""
+        if self._last < 0:
+            self.numbers()
+        number = self._last + 1
+        with written_atomically(self.url(number)) as out:
+            tensors.save(CHECKPOINT, metadata, arrays, out.write)
+        self._last = number
+        self._sound = [*self._sound, number][-KEPT:]
+        for old in self.numbers():
+            if old not in self._sound:
+                with contextlib.suppress(SourceError):  # it is removed next time
+                    remove(self.url(old))
+        return redact_url(self.url(number))
+
+    # One run at a time.
+
+    def take(self) -> None:
+        """Keep other runs on this machine out of a local directory, and clear away what killed ones left half done.
+
+        ModelError if another run has it. The operating system gives the lock back even after kill -9.
+        """
+        if not is_local(self.place) or os.name != "posix":
+            return
+        import fcntl
+
+        path = local_path(self.place)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path / LOCK, "wb")  # noqa: SIM115
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise ModelError(f"{self.shown}: another run is using this directory for its checkpoints") from error
+        except OSError as error:
+            self.release()
+            raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
+        for name in names_in(self.place):
+            if PART.fullmatch(name):
+                with contextlib.suppress(SourceError):
+                    remove(in_directory(self.place, name))
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def read_newest(url: str, kinds: Sequence[Kind], note: Note) -> tuple[Content, str]:
+    """What is in a file, or in the newest sound checkpoint of a directory, and its name for messages."""
+    if not is_directory(url):
+        shown = redact_url(url)
+        return tensors.load(read_whole(url), shown, kinds), shown
+    newest = Generations(url).newest(note)
+    if newest is None:
+        raise SourceError(f"{redact_url(url)}: a directory without a checkpoint; name a {kinds[0].called} file")
+    return newest.content, newest.shown

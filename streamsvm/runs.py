@@ -1,0 +1,169 @@
+"""What `train` and `tune` have in common: passes over the data, from the beginning or from a checkpoint.
+
+    prepare --> pass 1 --> pass 2 ... --> learned        a checkpoint can be taken anywhere, between two batches
+
+A run is stopped and goes on where everything behind the parse pool is whole: the solver has learned the rows that were
+handed on, and what hands rows on counts them as gone. `state` and `restore` of each part speak of such moments only.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config
+from streamsvm.config import Settings
+from streamsvm.feed import Feed, StartOver, Visit
+from streamsvm.model import Model
+from streamsvm.passes import Passes
+from streamsvm.progress import Listener, Progress
+from streamsvm.reading import memory_for_solvers
+
+
+class Run(ABC):
+    """Something that learns in passes: what feeds it, what is told about it, how it goes on after a stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        passes: Passes,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        started: float,
+        initial: Model | None = None,
+    ) -> None:
+        self.settings = settings
+        self.passes = passes
+        self.listener = listener
+        self.started = started
+        self.memory = memory_for_solvers(settings)
+        self.feed = Feed(settings, passes, listener.note, initial, self.memory)
+        self.number = 1  # of the pass that is being made, or comes next
+        self._inside = False  # whether it has begun
+        self._checkpoints = checkpoints
+
+    # What a run must say.
+
+    @abstractmethod
+    def start(self) -> None:
+        """Make solvers that have learned nothing yet."""
+
+    @abstractmethod
+    def begin_pass(self) -> None: ...
+
+    @abstractmethod
+    def learn_visit(self, visit: Visit) -> None:
+        """Learn the rows of a batch."""
+
+    @abstractmethod
+    def end_pass(self) -> None: ...
+
+    @abstractmethod
+    def model(self) -> Model:
+        """The model as it stands."""
+
+    @abstractmethod
+    def progress(self) -> Progress: ...
+
+    @abstractmethod
+    def state(self) -> Tree:
+        """What the future depends on beside the feed and its passes, copied."""
+
+    @abstractmethod
+    def restore(self, state: Tree) -> None:
+        """Go on where `state` was taken; after `start`."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether another pass is to be made."""
+        return self.number <= self.settings.solver.passes
+
+    # The passes.
+
+    def learn_passes(self) -> None:
+        with self._checkpoints.at_interruption(self._snapshot):
+            self._begin()
+            while self.unfinished:
+                try:
+                    self._pass()
+                except StartOver:  # the cache is full now, and knows all classes
+                    self._inside = False
+                    self.start()
+        self._checkpoints.keep(self._snapshot)
+
+    def _begin(self) -> None:
+        """Find out what must be known before the first step, or go on with a run that was stopped."""
+        state = self._checkpoints.state
+        if state is not None:
+            self.started -= state["standing"]["seconds"]
+        if state is not None and state["standing"]["stage"] != "prepare":
+            self._restore(state)
+            return
+        if state is not None:
+            self.passes.restore_filling(state["passes"])
+        self.feed.prepare(self._tick)
+        self.start()
+
+    def _pass(self) -> None:
+        if not self._inside:
+            self.begin_pass()
+        self._inside = True
+        with closing(self.feed.visits(self.number, self._tick)) as visits:
+            for visit in visits:
+                self.learn_visit(visit)
+                self.listener.progress(self.progress())
+                self._tick(visit.batch.rows)
+        self.end_pass()
+        self._inside = False
+        self.number += 1
+
+    # Going on later.
+
+    def _tick(self, rows: int) -> None:
+        """After every batch: what is read before learning shows progress too, without figures."""
+        if self.feed.preparing:
+            read, seconds = self.passes.stream.tally.bytes, time.perf_counter() - self.started
+            passes, fraction = self.settings.solver.passes, self.passes.fraction
+            self.listener.progress(Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction))
+        if self.passes.resumable:
+            self._checkpoints.tick(rows, self._snapshot)
+
+    def _snapshot(self) -> Snapshot:
+        stage = "prepare" if self.feed.preparing else "learn" if self._inside or self.unfinished else "learned"
+        standing: dict[str, Any] = {
+            "stage": stage,
+            "pass": self.number,
+            "passes": self.settings.solver.passes,
+            "inside": self._inside,
+            "examples": 0,
+            "seconds": time.perf_counter() - self.started,
+        }
+        state: Tree = {"standing": standing, "passes": self.passes.state()}
+        if stage == "prepare":
+            return Snapshot(self.nothing_learned(), state, self.passes.sync())
+        now = self.progress()
+        standing |= {"examples": now.examples, "fraction": now.fraction, "loss": now.loss, "error": now.error}
+        state |= {"feed": self.feed.state(), "own": self.state()}
+        return Snapshot(self.model(), state, self.passes.sync())
+
+    def nothing_learned(self) -> Model:
+        """A model without weights."""
+        return Model(
+            np.zeros(0, np.float32),
+            0.0,
+            self.feed.classes.names or [-1, 1],
+            self.settings.loss,
+            recipe=self.feed.recipe(),
+            config=kept_config(self.settings),
+        )
+
+    def _restore(self, state: Tree) -> None:
+        standing = state["standing"]
+        self.number, self._inside = standing["pass"], standing["inside"]
+        if self._inside or self.number <= self.settings.solver.passes or self.settings.run.objective:
+            self.passes.restore(state["passes"], inside=self._inside)
+        self.feed.restore(state["feed"], inside=self._inside)
+        self.start()
+        self.restore(state["own"])

@@ -1,0 +1,227 @@
+"""Runs that are stopped anywhere and go on end exactly as if they had never been stopped."""
+
+import gzip
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamsvm.io.cache
+import streamsvm.solvers.base
+import streamsvm.stream
+from streamsvm import tune
+from streamsvm.config import Settings, load_settings
+from streamsvm.errors import DataError
+from streamsvm.interrupts import Interrupted
+from streamsvm.training import Outcome, train
+from tests.whole_runs import lines
+
+ROWS = 1500
+
+
+class Killed(Exception):
+    """The process is gone, between two batches, without a word."""
+
+
+class Life:
+    """Listens to a run, and ends it after so many batches: at once, or by a signal."""
+
+    def __init__(self, batches: int | None = None, *, politely: bool = False) -> None:
+        self.left = batches
+        self.politely = politely
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def progress(self, now: Any) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                if not self.politely:
+                    raise Killed
+                os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces() -> Any:
+    """Blocks, groups and trials of few rows, so that a short run has many places to stop at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
+        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
+        patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
+        patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "rows.svm.gz"
+    text = ("\n".join(lines(ROWS)) + "\n").encode()
+    path.write_bytes(b"".join(gzip.compress(text[a : a + 9000], mtime=0) for a in range(0, len(text), 9000)))
+    return str(path)
+
+
+def made(data: str, place: Path, **given: Any) -> Settings:
+    """Settings with `a__b=value`, and checkpoints every few rows."""
+    overrides: dict[str, Any] = {
+        "data.train": data,
+        "output.model": str(place / "model.safetensors"),
+        "run.memory": "40MB",
+        "checkpoint.dir": str(place / "checkpoints"),
+        "checkpoint.every": None,
+        "checkpoint.every_rows": 60,
+        "checkpoint.resume": True,
+    }
+    overrides |= {key.replace("__", "."): value for key, value in given.items()}
+    return load_settings(overrides=overrides, environ={})
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    return {key: value for key, value in outcome.result.items() if key not in ("seconds", "model")}
+
+
+def unbroken(run: Any, chosen: Settings) -> tuple[bytes, dict[str, Any]]:
+    """The model file and the figures of a run without checkpoints."""
+    plain = chosen.model_copy(update={"checkpoint": Settings().checkpoint})
+    outcome = run(plain)
+    path = Path(chosen.output.model or "")
+    content = path.read_bytes()
+    path.unlink()
+    return content, figures(outcome)
+
+
+def broken(run: Any, chosen: Settings, lives: list[Life]) -> tuple[bytes, dict[str, Any], int]:
+    """The same of a run that is stopped again and again, and how often it really was."""
+    stops = 0
+    for life in [*lives, Life()]:
+        try:
+            outcome = run(chosen, life)
+            return Path(chosen.output.model or "").read_bytes(), figures(outcome), stops
+        except (Killed, Interrupted):
+            stops += 1
+            assert not Path(chosen.output.model or "").exists()
+    raise AssertionError("the last life has no end")
+
+
+SOLVERS = ["asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl"]
+KINDS: dict[str, dict[str, Any]] = {
+    "one pass": {},
+    "cached": {"solver__passes": 3},
+    "shuffled": {"solver__passes": 2, "data__shuffle": 200},
+    "from the source": {"solver__passes": 2, "run__cache": "off"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+def test_a_run_that_goes_on_ends_like_one_that_was_never_stopped(
+    data: str, tmp_path: Path, solver: str, kind: str, politely: bool
+) -> None:
+    chosen = made(data, tmp_path, solver__name=solver, **KINDS[kind])
+    expected = unbroken(train, chosen)
+    lives = [Life(n, politely=politely) for n in (3, 9, 1, 20, 14, 2, 25)]
+    *found, stops = broken(train, chosen, lives)
+    assert tuple(found) == expected and stops >= 5
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "held out": {"data__holdout": 7, "solver__passes": 3, "solver__early_stop": 1},
+    "held out, shuffled": {"data__holdout": 3, "data__shuffle": 333, "solver__passes": 2},
+    "scaled while streaming": {"features__scale": "standard"},
+    "scaled after counting": {"features__scale": "maxabs", "solver__passes": 2},
+    "balanced while streaming": {"data__class_weights": "balanced"},
+    "balanced after counting": {"data__class_weights": "balanced", "solver__passes": 2},
+    "C": {"penalty__C": 1.0, "solver__passes": 2},
+    "sampled": {"data__sample": 0.4, "solver__passes": 2},
+    "limited": {"data__limit": 1234, "solver__passes": 2},
+    "limited stream": {"data__limit": 777},
+    "hashed": {"features__hash_bits": 4},
+    "given width": {"features__dim": 64, "solver__passes": 2},
+    "in the order of the file": {"data__shuffle": 0, "solver__passes": 3},
+    "certified": {"solver__name": "sgd", "loss": "hinge", "penalty__l2": 1e-3, "solver__passes": 3, "run__objective": True},
+    "mini-batches": {"solver__name": "pegasos", "solver__batch_size": 37, "solver__average": True, "solver__passes": 2},
+    "sparse": {"solver__name": "ftrl", "loss": "logistic", "penalty__l1": 1e-4, "solver__passes": 2},
+    "given steps": {"solver__eta0": 0.1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+def test_whatever_the_settings(data: str, tmp_path: Path, variant: str, politely: bool) -> None:
+    chosen = made(data, tmp_path, **VARIANTS[variant])
+    expected = unbroken(train, chosen)
+    *found, stops = broken(train, chosen, [Life(n, politely=politely) for n in (4, 1, 8, 17, 2, 30, 5)])
+    assert tuple(found) == expected and stops >= 3
+
+
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"solver__passes": 3, "tune__candidates": 5},
+        {"tune__candidates": 3, "tune__solver": "asgd,ftrl", "tune__loss": "hinge,logistic"},
+        {"solver__passes": 2, "tune__candidates": 3, "tune__solver": "pegasos", "data__shuffle": 100},
+        {"tune__candidates": 3, "features__scale": "maxabs", "features__dim": 40},
+        {"tune__candidates": 2, "solver__passes": 2, "tune__l2": "1e-12..1e-3", "solver__eta0": 1e30},
+    ],
+    ids=["side by side", "several solvers", "alone", "scaled", "diverging"],
+)
+def test_a_search_goes_on_too(data: str, tmp_path: Path, given: dict[str, Any], politely: bool) -> None:
+    chosen = made(data, tmp_path, **given)
+    expected = unbroken(tune, chosen)
+    *found, stops = broken(tune, chosen, [Life(n, politely=politely) for n in (4, 1, 8, 17, 2, 30, 5)])
+    assert tuple(found) == expected and stops >= 3
+
+
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+def test_classes_found_late(tmp_path: Path, politely: bool) -> None:
+    """A strange label makes the run read on, and start over; stopped before, while reading on and after."""
+    text = lines(ROWS)
+    text = [row if i < 400 else row.replace("-1 ", "3 ", 1) for i, row in enumerate(text) if i >= 400 or row[0] == "1"]
+    path = tmp_path / "late.svm"
+    path.write_text("\n".join(text) + "\n")
+    chosen = made(str(path), tmp_path, solver__passes=2)
+    expected = unbroken(train, chosen)
+    *found, stops = broken(train, chosen, [Life(n, politely=politely) for n in (1, 1, 1, 1, 9, 12)])
+    assert tuple(found) == expected and stops >= 4
+
+
+@given(
+    solver=st.sampled_from(SOLVERS),
+    passes=st.integers(1, 3),
+    shuffle=st.sampled_from(["auto", 0, 1, 50, 400, 5000]),
+    holdout=st.sampled_from([None, 2, 9]),
+    scale=st.sampled_from(["none", "maxabs", "standard"]),
+    balanced=st.booleans(),
+    cached=st.booleans(),
+    sample=st.sampled_from([None, 0.3]),
+    rows=st.integers(1, 900),
+    every=st.integers(1, 300),
+    lives=st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=5),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=60)
+def test_any_data_any_settings_any_place(
+    tmp_path_factory: pytest.TempPathFactory, solver: str, passes: int, shuffle: Any, holdout: Any, scale: str,
+    balanced: bool, cached: bool, sample: Any, rows: int, every: int, lives: list[tuple[int, bool]], seed: int,
+) -> None:  # fmt: skip
+    place = tmp_path_factory.mktemp("any")
+    (place / "rows.svm").write_text("\n".join(lines(rows, seed=seed)))
+    chosen = made(
+        str(place / "rows.svm"), place, solver__name=solver, solver__passes=passes, data__shuffle=shuffle,
+        data__holdout=holdout, features__scale=scale, data__class_weights="balanced" if balanced else None,
+        run__cache="auto" if cached else "off", data__sample=sample, run__seed=seed, checkpoint__every_rows=every,
+    )  # fmt: skip
+    try:
+        expected = unbroken(train, chosen)
+    except DataError as error:  # a sample of nothing
+        assert "no row" in str(error)
+        return
+    *found, _ = broken(train, chosen, [Life(n, politely=politely) for n, politely in lives])
+    assert tuple(found) == expected
