@@ -85,6 +85,8 @@ class Run(ABC):
     def learn_passes(self) -> None:
         with self._checkpoints.at_interruption(self._snapshot):
             self._begin()
+            if not self.unfinished and not self._inside:  # the checkpoint was the last one
+                return
             while self.unfinished:
                 try:
                     self._pass()

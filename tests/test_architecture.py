@@ -30,7 +30,7 @@ DOORS = {
     "yaml": ("config/",),
     "typer": ("cli/",),
     "rich": ("cli/",),
-    "safetensors": ("model.py",),
+    "safetensors": ("io/tensors.py",),
     "numpy": ("",),
 }
 
@@ -41,7 +41,8 @@ ROOMS = {
     "errors": set(),
     "places": set(),
     "progress": set(),
-    "pool": set(),
+    "interrupts": set(),
+    "pool": {"interrupts"},
     "io/urls": set(),
     "jit": {"places"},
     "batch": {"jit"},
@@ -53,6 +54,8 @@ ROOMS = {
     "classes": SMALL,
     "io": SMALL | {"io/urls"},
     "io/files": {"errors", "io", "io/urls"},
+    "io/tensors": {"errors", "version"},
+    "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "solvers": SMALL | TERMS | {"lanes"},
     "features": SMALL,
@@ -60,30 +63,23 @@ ROOMS = {
     "weighting": SMALL,
     "stream": SMALL | {"io", "pool", "shuffle"},
     "passes": SMALL | {"io", "io/cache", "io/files", "pool", "shuffle", "stream"},
-    "model": SMALL | {"io/files", "io/urls", "classes", "version"},
+    "model": SMALL | {"io", "io/files", "io/generations", "io/tensors", "classes"},
+    "checkpoint": SMALL | {"config", "interrupts", "io", "io/generations", "io/tensors", "io/urls", "model", "version"},
     "evaluate": SMALL | {"model", "losses"},
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "shuffle", "solvers"},
     "first_rows": SMALL,
-    "reading": {"config", "io", "model", "passes", "stream"},
+    "reading": {"checkpoint", "config", "io", "model", "passes", "stream"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
-    "training": {
-        "config",
-        "evaluate",
-        "feed",
-        "holdout",
-        "model",
-        "passes",
-        "progress",
-        "reading",
-        "solvers",
-        "version",
-    }
+    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading"},
+    "training": {"checkpoint", "config", "evaluate", "feed", "holdout", "interrupts", "model", "passes", "progress"}
+    | {"reading", "runs", "solvers", "version"}
     | SMALL
     | TERMS,
-    "tuning": {"config", "feed", "holdout", "passes", "progress", "reading", "solvers", "training"} | SMALL,
-    "cli": {"classes", "config", "evaluate", "io", "io/cache", "io/files", "io/urls", "model", "progress", "reading"}
-    | {"training", "tuning", "version"}
+    "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "solvers", "training"}
+    | SMALL,
+    "cli": {"checkpoint", "classes", "config", "evaluate", "interrupts", "io", "io/cache", "io/files", "io/generations"}
+    | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version"}
     | SMALL,
     "": {"config", "model", "stream", "training", "tuning"},  # the public names
 }

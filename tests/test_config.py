@@ -17,8 +17,10 @@ from streamsvm.config import (
     SOLVER_SETTINGS,
     Settings,
     expand,
+    format_duration,
     format_size,
     load_settings,
+    parse_duration,
     parse_size,
     redact_url,
     schema,
@@ -75,6 +77,7 @@ def test_defaults():
         "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
         "output": {"model": "model.safetensors"},
+        "checkpoint": {"dir": None, "every": 60.0, "every_rows": None, "patience": 3600.0, "resume": False},
         "tune": {
             "l2": "1e-07..0.01", "l1": None, "candidates": 16, "solver": None, "loss": None, "by": "auto"
         },
@@ -305,8 +308,8 @@ UNKNOWN = [
     ("Loss: hinge", "Loss", "did you mean 'loss'?"),
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model"),
-    ("zzz: 1", "zzz", "known here: data, features, loss, penalty, bias, solver, run, output, tune"),
-    ("3: 1", "3", "known here: data, features, loss, penalty, bias, solver, run, output, tune"),
+    ("zzz: 1", "zzz", "known here: data, features, loss, penalty, bias, solver, run, output, checkpoint, tune"),
+    ("3: 1", "3", "known here: data, features, loss, penalty, bias, solver, run, output, checkpoint, tune"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -662,6 +665,45 @@ def test_parse_size(text, size):
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(30, 30.0), (0.5, 0.5), ("60s", 60.0), ("10m", 600.0), ("10 min", 600.0), ("1.5h", 5400.0), ("2D", 172800.0)]
+    + [("250ms", 0.25), ("0", 0.0), (" 7s ", 7.0)],
+)
+def test_parse_duration(text, seconds):
+    assert parse_duration(text) == seconds
+    assert parse_duration(format_duration(seconds)) == seconds
+    assert load(overrides={"checkpoint.every": text}).checkpoint.every == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "1e9s", "5 weeks", "1h30m", True, [60], "1" * 20, "inf"])
+def test_parse_duration_refuses(text):
+    with pytest.raises(ConfigError, match="must be a duration such as 60s, 10m or 1.5h"):
+        parse_duration(text)
+    assert "checkpoint.every: must be a duration" in errors(overrides={"checkpoint.every": text})[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(60.0, "1m"), (90.0, "90s"), (3600.0, "1h"), (86400.0, "1d"), (0.25, "0.25s"), (0.0, "0s")]
+)
+def test_format_duration(seconds, text):
+    assert format_duration(seconds) == text
+
+
+def test_checkpoints_in_a_file_and_in_short(write):
+    assert load(write("checkpoint: s3://b/run\n")).checkpoint.dir == "s3://b/run"
+    found = load(write("checkpoint: {dir: out/cp, every: 10m, every_rows: 100000, patience: null}\n"))
+    assert found.checkpoint.model_dump() == {
+        "dir": "out/cp", "every": 600.0, "every_rows": 100000, "patience": None, "resume": False
+    }  # fmt: skip
+    assert "  every: 10m" in to_yaml(found).splitlines()
+    assert load(write(to_yaml(found))) == found
+    assert load(write("checkpoint: {dir: x, every: null}\n")).checkpoint.every is None
+    assert errors(write("checkpoint: {resume: true}\n")) == [
+        "conf.yaml:1: checkpoint.resume: needs the directory of the checkpoints: --checkpoint DIR"
+    ]
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "GB", "1G", "-1", "-1MB", "1.5", "0.0001kB", "1 0MB", "1,5GB", "nan", "inf", "1e99", "9" * 30, "٣MB", True, -1,
      2**63, 1.5, None],
@@ -706,7 +748,7 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "penalty", "bias", "solver", "run", "output", "tune"
+        "data", "features", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune"
     ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from bench import Bench, Section
 from measures.accuracy import compare_errors
+from measures.checkpoints import checkpoints
 from measures.end_to_end import end_to_end, steady_state
 from measures.memory import memory
 from measures.parsing import text_to_arrays
@@ -24,4 +25,5 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "solvers": every_solver,
     "rates": pass_rates,
     "tuning": tuning,
+    "checkpoints": checkpoints,
 }

@@ -1,21 +1,25 @@
-"""What is inside a model or a cache, as data and as text."""
+"""What is inside a model, a checkpoint or a cache, as data and as text."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.errors import SourceError
+from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.urls import scheme_of
 
 if TYPE_CHECKING:
+    from streamsvm.io.tensors import Content
     from streamsvm.model import Model
 
 ARROW_MAGIC = b"ARROW1"
 
 
-def describe(file: str, top: int) -> dict[str, Any]:
-    if scheme_of(file) is None:
+def describe(file: str, top: int, note: Callable[[str], None]) -> dict[str, Any]:
+    """What is in a file, or in the newest sound checkpoint of a directory; `note` is told of a damaged one."""
+    if scheme_of(file) is None and not os.path.isdir(file):
         try:
             with open(file, "rb") as start:
                 head = start.read(len(ARROW_MAGIC))
@@ -23,7 +27,12 @@ def describe(file: str, top: int) -> dict[str, Any]:
             raise SourceError(f"{file}: cannot read: {error.strerror or error}") from error
         if head == ARROW_MAGIC:
             return _describe_cache(file)
-    return _describe_model(file, top)
+    from streamsvm.io.generations import CHECKPOINT, read_newest
+    from streamsvm.model import MODEL, model_of
+
+    content, shown = read_newest(file, (MODEL, CHECKPOINT), note)
+    model = _describe_model(model_of(content, shown), top)
+    return _describe_checkpoint(content, shown) | {"model": model} if content.kind == CHECKPOINT else model
 
 
 def _describe_cache(file: str) -> dict[str, Any]:
@@ -41,10 +50,36 @@ def _describe_cache(file: str) -> dict[str, Any]:
     }
 
 
-def _describe_model(file: str, top: int) -> dict[str, Any]:
-    from streamsvm.model import load_model
+def _describe_checkpoint(content: "Content", shown: str) -> dict[str, Any]:
+    """Where the run stands that a checkpoint is of."""
+    from streamsvm.checkpoint import state_of
 
-    model = load_model(file)
+    try:
+        state = state_of(content)
+        standing, run, tally = state["standing"], state["run"], state["passes"]["tally"]
+        return {
+            "kind": "checkpoint",
+            "file": shown,
+            "command": run["command"],
+            "written": run["written"],
+            **standing,
+            "pass": min(standing["pass"], standing["passes"]),
+            "sources": run["sources"],
+            "position": {
+                "url": tally["origin"][0],
+                "byte": tally["origin"][1],
+                "line": tally["origin"][2],
+                "groups": state["passes"]["groups"],
+            },
+            "bad_rows": tally["bad_rows"],
+            "cache": state["passes"]["caching"],
+            "versions": run["versions"],
+        }
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise ModelError(f"{shown}: damaged checkpoint ({error})") from error
+
+
+def _describe_model(model: "Model", top: int) -> dict[str, Any]:
     largest = np.argsort(-np.abs(model.weights), kind="stable")[:top]
     return {
         "kind": "model",
@@ -71,6 +106,29 @@ def _describe_scale(model: "Model") -> dict[str, Any] | None:
     return {"kind": model.recipe.get("scale"), "smallest": low, "largest": high}
 
 
+def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
+    from streamsvm.checkpoint import standing_text
+
+    lines = [
+        f"file     {found['file']}",
+        f"written  {found['written']}, after {found['seconds']:,.0f} s of streamsvm {found['command']}",
+        f"stands   {standing_text(found)}",
+    ]
+    if found["inside"]:
+        share = f"{100 * found['fraction']:.1f} % of the pass" if found["fraction"] else "a part of the pass"
+        lines[-1] += f", {share}"
+    if found.get("loss") is not None:
+        lines.append(f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} % in this pass")
+    position = found["position"]
+    if position["groups"]:
+        lines.append(f"reading  the cache, {position['groups']:,} groups of rows done in this pass")
+    elif position["url"] and found["stage"] != "learned":
+        where = f"line {position['line']:,} (byte {position['byte']:,} of its text)"
+        lines.append(f"reading  {position['url']}, {where}")
+    lines += [f"source   {url} ({size:,} bytes)" for url, size, *_ in found["sources"][:10]]
+    return lines
+
+
 def render(found: dict[str, Any]) -> str:
     if found["kind"] == "cache":
         labels = ", ".join(f"{label:g}" for label in found["labels"])
@@ -79,7 +137,11 @@ def render(found: dict[str, Any]) -> str:
         for url, size, stamp in (found["fingerprint"] or {}).get("source", []):
             lines.append(f"source   {url} ({size:,} bytes, {stamp})")
         return "\n".join(lines)
+    if found["kind"] == "checkpoint":
+        return "\n".join([*_checkpoint_lines(found), "", render(found["model"])])
     provenance = found["provenance"]
+    if not provenance:
+        return "model    nothing is learned yet"
     lines = [
         f"model    {found['weights']:,} weights, {found['nonzero']:,} not zero, norm {found['norm']:.6g}, "
         f"bias {found['bias']:.6g}",
