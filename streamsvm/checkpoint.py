@@ -23,7 +23,7 @@ import numpy as np
 
 from streamsvm import __version__
 from streamsvm.config import Settings, expand, format_duration, to_json_dict
-from streamsvm.errors import ModelError, SourceError
+from streamsvm.errors import DivergedError, ModelError, SourceError, StreamSvmError
 from streamsvm.interrupts import Interrupted
 from streamsvm.io.generations import Generation, Generations
 from streamsvm.io.identity import identity_difference
@@ -88,7 +88,7 @@ def state_of(content: Content) -> Tree:
 def standing_text(standing: Mapping[str, Any]) -> str:
     """pass 2 of 5, 3,000,000 examples"""
     if standing["stage"] == "prepare":
-        return "before the first pass"
+        return "reading the data before the first pass"
     whole = "all passes done" if standing["stage"] == "learned" else f"pass {standing['pass']} of {standing['passes']}"
     return f"{whole}, {standing['examples']:,} examples"
 
@@ -111,7 +111,7 @@ class Checkpoints:
             "sources": self.identity,
             "versions": {"streamsvm": __version__, "python": platform.python_version(), **machine()},
         }
-        self._last = ""  # the newest one, in words
+        self._last = ""  # the newest one, in words: where it stands, and its name
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._begun = self._failing = 0.0  # when the last attempt began; since when they fail
@@ -129,11 +129,13 @@ class Checkpoints:
                 raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.wanted:
             with contextlib.suppress(SourceError):  # there is a model, or another error that says more
                 self._wait()
             self._files.release()
+            if self._last and kind is not None and issubclass(kind, StreamSvmError) and kind is not DivergedError:
+                self._note(f"--resume goes on from {self._last}")
 
     @property
     def local_place(self) -> str | None:
@@ -144,11 +146,6 @@ class Checkpoints:
     @property
     def place(self) -> str:
         return self._files.place
-
-    @property
-    def last(self) -> str:
-        """The newest checkpoint and where it stands; empty if there is none."""
-        return self._last
 
     # Going on.
 
@@ -167,7 +164,7 @@ class Checkpoints:
                 self._note(f"{self._files.shown} has no checkpoint yet: starting from the beginning")
             return
         state = _understood(found)
-        self._last = f"{found.shown}, {standing_text(state['standing'])}"
+        self._last = f"{standing_text(state['standing'])}, in {found.shown}"
         if self._settings.resume:
             self._refuse_other(found, state["run"])
             self._note(f"going on from {self._last}")
@@ -247,7 +244,7 @@ class Checkpoints:
         def write() -> None:
             try:
                 snapshot.sync()
-                self._last = f"{self._files.write(metadata, arrays)}, {text}"
+                self._last = f"{text}, in {self._files.write(metadata, arrays)}"
             except BaseException as error:
                 self._error = error
 

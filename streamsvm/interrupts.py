@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was asked to stop, and did between two batches. `kept` names its last checkpoint, if there is one."""
+    """A run was asked to stop, and did between two batches. `kept` tells of its last checkpoint, if there is one."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -39,12 +39,16 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def noted(wanted: bool = True) -> Iterator[None]:
-    """Note signals in this block, if they are wanted; in a thread that is not the main one nothing can be noted."""
+    """Note signals in this block, if they are wanted; in a thread that is not the main one nothing can be noted.
+
+    A signal that is ignored, as Ctrl-C is in a job in the background, stays ignored.
+    """
     global _signal
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _note) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _note) for number in heard}
     try:
         yield
     finally:

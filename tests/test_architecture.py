@@ -20,7 +20,7 @@ TREES = {module: ast.parse((ROOT / module).read_text(encoding="utf-8")) for modu
 DOORS = {
     "numba": ("jit.py", "lanes.py"),
     "llvmlite": ("jit.py", "lanes.py"),
-    "fsspec": ("io/source.py",),
+    "fsspec": ("io/parts.py",),
     "pyarrow": ("io/",),
     "isal": ("io/compression.py",),
     "backports": ("io/compression.py",),

@@ -163,7 +163,8 @@ def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> 
         return outcome
     except Interrupted as stop:
         listener.close()
-        print(f"streamsvm: {stop}; {stop.kept or 'no checkpoint could be written'}", file=sys.stderr)
+        kept = f"; kept: {stop.kept}" if stop.kept else "; no checkpoint could be written"
+        print(f"streamsvm: {stop}{kept}", file=sys.stderr)
         if stop.kept:
             print(f"to go on: {_resume_command(sys.argv)}", file=sys.stderr)
         raise typer.Exit(128 + stop.number) from None

@@ -120,7 +120,7 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
     if found.get("loss") is not None:
         lines.append(f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} % in this pass")
     position = found["position"]
-    if position["groups"]:
+    if found["inside"] and position["groups"]:
         lines.append(f"reading  the cache, {position['groups']:,} groups of rows done in this pass")
     elif position["url"] and found["stage"] != "learned":
         where = f"line {position['line']:,} (byte {position['byte']:,} of its text)"

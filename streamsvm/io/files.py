@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from streamsvm.errors import SourceError
-from streamsvm.io.source import open_filesystem
+from streamsvm.io.parts import open_filesystem
 from streamsvm.io.urls import is_local, reason, redact_url, scheme_of
 
 

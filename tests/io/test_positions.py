@@ -19,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.errors import SourceError
-from streamsvm.io import compression
+from streamsvm.io import compression, parts
 from streamsvm.io import source as rooms
 from streamsvm.io.compression import FIRST_MEMBER, Inflated, Limits
 from streamsvm.io.identity import identity_difference
-from streamsvm.io.source import BEGINNING, Block, Part, Position, Source
+from streamsvm.io.parts import Part
+from streamsvm.io.source import BEGINNING, Block, Position, Source
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -120,7 +121,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(super().readinto(view) or 0)
             return sizes[-1]
 
-    monkeypatch.setattr(rooms, "open", lambda path, *_, **__: Counted(path), raising=False)
+    monkeypatch.setattr(parts, "open", lambda path, *_, **__: Counted(path), raising=False)
     return sizes
 
 
@@ -258,7 +259,7 @@ def test_passing_over_text_can_be_stopped(put: Put, monkeypatch: pytest.MonkeyPa
     path = put("a", gzip.compress(b"0\n" * (size // 2), 1))
     calls = itertools.count()
     inflated, opened = [], []
-    usual, usual_open = Inflated.readinto, rooms._open
+    usual, usual_open = Inflated.readinto, rooms.open_part
 
     def readinto(self: Inflated, view: memoryview) -> int:
         inflated.append(usual(self, view))
@@ -269,7 +270,7 @@ def test_passing_over_text_can_be_stopped(put: Put, monkeypatch: pytest.MonkeyPa
         return usual_open(part, *more)
 
     monkeypatch.setattr(Inflated, "readinto", readinto)
-    monkeypatch.setattr(rooms, "_open", count)
+    monkeypatch.setattr(rooms, "open_part", count)
     source = Source([path, path, path])
     assert list(source.blocks(1 << 20, Heap(), lambda: next(calls) > 9, Position(0, size))) == []
     assert 0 < sum(inflated) < size / 20 and len(opened) == 1
@@ -559,6 +560,6 @@ def test_no_identity(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(rooms, "open", lambda *_, **__: Disk(), raising=False)
+    monkeypatch.setattr(parts, "open", lambda *_, **__: Disk(), raising=False)
     with pytest.raises(SourceError, match="a.svm: cannot read: Input/output error"):
         source.identity()

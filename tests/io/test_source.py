@@ -17,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.errors import ConfigError, DataError, SourceError
+from streamsvm.io import parts
 from streamsvm.io import source as rooms
 from streamsvm.io.compression import Limits
-from streamsvm.io.source import Source, find_parts
+from streamsvm.io.parts import find_parts
+from streamsvm.io.source import Source
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -219,7 +221,7 @@ def test_a_read_that_fails(put, monkeypatch):
             closed.append(self)
 
     closed = []
-    monkeypatch.setattr(rooms, "open", Disk, raising=False)
+    monkeypatch.setattr(parts, "open", Disk, raising=False)
     assert wrong(SourceError, put("a", b"")).endswith("a: cannot read: Input/output error")
     assert len(closed) == 1
 
