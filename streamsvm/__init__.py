@@ -2,7 +2,7 @@
 
 The rooms, in the order data travels:
 
-    io/source       paths, globs, urls, standard input -> blocks of whole lines (io/compression inflates them)
+    io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines (io/compression inflates them)
     io/libsvm       blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
     pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
@@ -10,8 +10,9 @@ The rooms, in the order data travels:
                     rows are held out (holdout)
     solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of
     model           weights and how they came about; evaluate measures them
-    training        the whole story on one screen, and tuning that of many candidates at once; config says what they
-                    may be (reading turns it into streams), cli shows them
+    checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
+    training        the whole story on one screen, and tuning that of many candidates at once (runs has what they
+                    share); config says what they may be (reading turns it into streams), cli shows them
 
     >>> from streamsvm import load_model, open_stream, train, tune
 """

@@ -29,6 +29,7 @@ import streamsvm.training
 import streamsvm.tuning
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.io import cache_writer, generations, tensors
+from streamsvm.model import Model
 from streamsvm.runs import Run
 
 STUCK = 60.0  # seconds after which a child is not waited for any longer
@@ -46,16 +47,18 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "run restored": (Run, "_restore"),
     "numbers copied": (Checkpoints, "_begin"),
     "checkpoint written": (generations.Generations, "write"),
+    "piece of a checkpoint": (tensors, "save"),  # any call of `write` in there
     "old one removed": (generations, "remove"),
     "group written": (cache_writer.GroupFile, "write"),
     "piece of a group": (cache_writer._Sink, "write"),
     "cache cut off": (cache_writer.GroupFile, "go_on"),
     "cache completed": (cache_writer.GroupFile, "complete"),
+    "objective": (streamsvm.training, "loss_pass"),
+    "model saved": (Model, "save"),
     "fsync": (os, "fsync"),
     "rename": (os, "replace"),
     "unlink": (os, "unlink"),
 }
-PIECE = "piece of a checkpoint"
 
 
 class Clock:
@@ -81,35 +84,39 @@ class Clock:
         return len(self.times) * statistics.median(gaps or [self.pace])
 
 
-def fatal(function: Any, call: int, done: bool) -> Any:
-    """The function, in whose `call`-th call this process ends: before anything is done, or when it is done."""
+def struck(function: Any, call: int, done: bool, number: int, stall: float) -> Any:
+    """The function, in whose `call`-th call a signal comes: before anything is done, or when it is done."""
     calls = itertools.count(1)
 
-    def struck(*arguments: Any, **options: Any) -> Any:
+    def strike() -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(stall)
+
+    def stricken(*arguments: Any, **options: Any) -> Any:
         now = next(calls) == call
         if now and not done:
-            os.kill(os.getpid(), signal.SIGKILL)
+            strike()
         try:
             return function(*arguments, **options)
         finally:
-            if now:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if now and done:
+                strike()
 
-    return struck
+    return stricken
 
 
-def arm(moment: str, call: int, done: bool) -> None:
-    """Let this process kill itself at a moment."""
-    if moment != PIECE:
-        owner, name = MOMENTS[moment]
-        setattr(owner, name, fatal(getattr(owner, name), call, done))
+def arm(moment: str, *blow: Any) -> None:
+    """Let this process send itself a signal at a moment."""
+    owner, name = MOMENTS[moment]
+    function = getattr(owner, name)
+    if function is not tensors.save:
+        setattr(owner, name, struck(function, *blow))
         return
-    save = tensors.save
 
-    def save_in_part(kind: Any, metadata: Any, arrays: Any, write: Any) -> None:
-        save(kind, metadata, arrays, fatal(write, call, done))
+    def save(kind: Any, metadata: Any, arrays: Any, write: Any) -> None:
+        function(kind, metadata, arrays, struck(write, *blow))
 
-    tensors.save = save_in_part
+    setattr(owner, name, save)
 
 
 def run(words: list[str], out: str, err: str) -> int:
@@ -138,27 +145,29 @@ def run_forked(request: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         code = 70
         try:
-            if request.get("strike"):
+            if request["strike"]:
                 arm(*request["strike"])
             code = run(request["words"], request["out"], request["err"])
         finally:
             os._exit(code)
-    return ended(child, request.get("after"))
+    return ended(child, request["after"], request["number"])
 
 
-def ended(child: int, after: float | None) -> dict[str, Any]:
-    """Wait for a child, and kill it after so many seconds; a code of -9 means that it was killed."""
-    limit = time.monotonic() + (STUCK if after is None else after)
-    late = False
+def ended(child: int, after: float | None, number: int) -> dict[str, Any]:
+    """Wait for a child, to which a signal is sent after so many seconds; if it does not end at all, it is killed."""
+    sent, stuck, begun = after is None, False, time.monotonic()
     while True:
-        found, status = os.waitpid(child, os.WNOHANG if not late else 0)
+        found, status = os.waitpid(child, os.WNOHANG)
+        seconds = time.monotonic() - begun
         if found:
-            return {"code": os.waitstatus_to_exitcode(status), "stuck": late and after is None}
-        if time.monotonic() > limit:
+            return {"code": os.waitstatus_to_exitcode(status), "stuck": stuck, "seconds": seconds}
+        if not sent and after is not None and seconds > after:
+            os.kill(child, number)
+            sent = True
+        elif seconds > STUCK:
             os.kill(child, signal.SIGKILL)
-            late = True
-        else:
-            time.sleep(POLL)
+            stuck = True
+        time.sleep(POLL)
 
 
 def serve() -> None:

@@ -238,18 +238,16 @@ class Journey:
     def kills_of(self, count: int, expected: Unbroken) -> list[Kill]:
         """Two that certainly come, in a batch and in a checkpoint; then moments and times at random."""
         draw = self.random
-        certain = Kill(strike=("piece of a checkpoint", draw.randint(1, 4), draw.random() < 0.5))
-        others = [self._any_kill(expected.seconds) for _ in range(count - 2)]
-        kills = [certain, *others]
-        draw.shuffle(kills)
-        return [Kill(strike=("batch", draw.randint(1, expected.batches * 2 // 3), draw.random() < 0.5)), *kills]
+        batch = Kill(strike=("batch", draw.randint(1, expected.batches // 2), draw.random() < 0.5))
+        piece = Kill(strike=("piece of a checkpoint", draw.randint(1, 4), draw.random() < 0.5))
+        return [batch, piece, *(self._any_kill(expected.seconds) for _ in range(count - 2))]
 
     def _any_kill(self, seconds: float) -> Kill:
         draw = self.random
-        after = draw.uniform(0.0, 0.7 * seconds)
+        after = draw.uniform(0.0, 0.5 * seconds)
         if draw.random() < 0.5:
             return Kill(after)
-        return Kill(after + 0.3 * seconds, (draw.choice(MOMENTS), draw.choice([1, 1, 2, 3, 5, 8]), draw.random() < 0.5))
+        return Kill(after + 0.2 * seconds, (draw.choice(MOMENTS), draw.choice([1, 1, 2, 3, 5, 8]), draw.random() < 0.5))
 
 
 def figures(answer: dict[str, Any]) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def _around_groups(schema: pa.Schema) -> tuple[bytes, bytes]:
 def _place(start: int, prefix: bytes, end: int) -> Place | None:
     """The place of a message that lies between `start` and `end` and begins with `prefix`; None if it cannot."""
     metadata = 8 + int.from_bytes(prefix[4:8], "little")
-    if prefix[:4] != CONTINUATION or metadata % 8 or end % 8 or not 8 < metadata <= end - start:
+    if prefix[:4] != CONTINUATION or not 8 < metadata <= end - start:
         return None
     return Place(start, metadata, end - start - metadata)
 

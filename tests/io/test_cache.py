@@ -217,6 +217,17 @@ def test_places_are_aligned(length):
     assert changed[-28:-24] == b"\1\0\0\0"
 
 
+def test_the_schema_is_left_out_however_it_is_cut():
+    """In which pieces pyarrow hands a message over is its own affair."""
+    text = bytes(range(40))
+    for first, second in itertools.combinations_with_replacement(range(41), 2):
+        file = io.BytesIO()
+        sink = cache_writer._Sink(file, skip=16)
+        for piece in (text[:first], pa.py_buffer(text[first:second]), text[second:]):
+            sink.write(piece)
+        assert file.getvalue() == text[16:] and (sink.prefix, sink.written) == (text[16:24], 24)
+
+
 def test_a_cache_without_rows(tmp_path):
     path = write(tmp_path / "c", made([]))
     cache = Cache(path)
@@ -338,7 +349,7 @@ def begun(path, batches) -> CacheWriter:
 def continued(path, state, batches) -> bytes:
     """The whole file, when a later process has gone on from the state."""
     writer = CacheWriter(path, MARK)
-    assert writer.go_on(state)
+    assert writer.go_on(state) and os.path.getsize(state["part"]) == state["bytes"]
     for batch in batches:
         writer.write(batch)
     writer.finish()
@@ -534,10 +545,13 @@ def test_leave_and_abandon(tmp_path, small):
     finished = begun(path, [ROWS])
     finished.finish()
     whole = path.read_bytes()
-    finished.leave()
+    following = begun(path, [ROWS])
     finished.abandon()
+    finished.leave()
     finished.sync()
-    assert os.listdir(tmp_path) == ["c"] and path.read_bytes() == whole
+    assert path.read_bytes() == whole
+    following.finish()
+    assert os.listdir(tmp_path) == ["c"], "a finished writer has let go of its temporary name"
 
 
 def test_the_name_of_an_unfinished_file_is_kept(tmp_path, small):
@@ -625,13 +639,16 @@ def test_a_file_of_another_version(tmp_path, small, monkeypatch, name):
     writer.abandon()
 
 
-@pytest.mark.parametrize("where", ["magic", "schema", "group 0", "group 3", "length of group 3"])
+@pytest.mark.parametrize("where", ["magic", "schema", "group 0", "group 3", "length of group 3", "end"])
 def test_a_file_that_was_written_over(tmp_path, small, where):
     state = left(tmp_path)
     whole = bytearray(Path(state["part"]).read_bytes())
     first, fourth = whole.index(b"\xff\xff\xff\xff", 12), state["ends"][2]
     places = {"magic": 2, "schema": 40, "group 0": first, "group 3": fourth, "length of group 3": fourth + 6}
-    whole[places[where]] ^= 0x40
+    if where == "end":
+        whole[fourth + 4 : fourth + 8] = bytes(4)
+    else:
+        whole[places[where]] ^= 0x40
     Path(state["part"]).write_bytes(whole)
     not_gone_on(tmp_path / "c", state)
 
@@ -654,10 +671,12 @@ def test_a_file_that_was_written_over(tmp_path, small, where):
         ("indptr", lambda state: state["indptr"][:-1]),
         ("indptr", lambda state: state["indptr"][:0]),
         ("indptr", lambda state: state["indptr"] + 1),
+        ("indptr", lambda state: np.array([1, *state["indptr"][1:]])),
         ("indptr", lambda state: state["indptr"][::-1].copy()),
         ("indptr", lambda state: np.array([0, 99, *state["indptr"][2:]])),
         ("labels", lambda state: state["labels"][1:]),
         ("weights", lambda state: state["weights"][1:]),
+        ("weights", lambda state: state["weights"].reshape(-1, 1)),
         ("indices", lambda state: state["indices"][1:]),
         ("values", lambda state: np.append(state["values"], np.float32(1))),
         ("values", lambda state: state["values"].astype(np.float64)),
