@@ -81,7 +81,7 @@ class Clock:
     def seconds(self) -> float:
         """What all batches take when kernels have been loaded."""
         gaps = [after - before for before, after in itertools.pairwise(self.times)]
-        return len(self.times) * statistics.median(gaps or [self.pace])
+        return len(self.times) * statistics.median(gaps or [0.0])
 
 
 def struck(function: Any, call: int, done: bool, number: int, stall: float) -> Any:
@@ -145,8 +145,8 @@ def run_forked(request: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         code = 70
         try:
-            if request["strike"]:
-                arm(*request["strike"])
+            for strike in request["strikes"]:
+                arm(*strike)
             code = run(request["words"], request["out"], request["err"])
         finally:
             os._exit(code)

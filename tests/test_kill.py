@@ -3,6 +3,7 @@
 test_resume.py stops runs between two batches, in one process. Here nothing is left of a process but its files, whatever
 it was doing: reading, learning, writing a checkpoint or the cache, removing old ones, or going on after the last kill.
 
+    pytest tests/test_kill.py -m slow                      hundreds of kills
     STREAMSVM_KILL_SEED=n pytest tests/test_kill.py        the same kills again, as far as time lets them be the same
 """
 
@@ -11,13 +12,12 @@ import json
 import lzma
 import os
 import random
-import re
 import secrets
 import shlex
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,13 +35,15 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SERVER = Path(__file__).with_name("kill_server.py")
 COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()"]
 ROWS = 1200
-PACE = 0.001
-STARTING = 0.05  # seconds until a child learns
-MOMENTS = [
-    "batch", "directory taken", "newest looked for", "run restored", "numbers copied", "checkpoint written",
-    "piece of a checkpoint", "old one removed", "group written", "piece of a group", "cache cut off",
-    "cache completed", "fsync", "rename", "unlink",
+PACE = 0.001  # seconds that a batch takes longer than it must
+STARTING = 0.03  # seconds until a child learns
+
+STARTS = ["directory taken", "newest looked for", "run restored", "cache cut off"]
+GOES_ON = [
+    "batch", "numbers copied", "checkpoint written", "piece of a checkpoint", "old one removed",
+    "group written", "piece of a group", "fsync", "rename", "unlink",
 ]  # fmt: skip
+ENDS = ["cache completed", "model saved"]
 
 
 class Unbroken(NamedTuple):
@@ -53,11 +55,34 @@ class Unbroken(NamedTuple):
     seconds: float
 
 
-class Kill(NamedTuple):
-    """After so many seconds, or before or after a call of a function if that comes first."""
+class Strike(NamedTuple):
+    """A signal that a process sends itself, in a call of a function: before or after its work is done."""
 
+    moment: str
+    call: int = 1
+    done: bool = False
+    number: int = signal.SIGKILL  # 0 for none
+    stall: float = 0.0  # seconds for which nothing happens afterwards
+
+    def __str__(self) -> str:
+        return f"{'after' if self.done else 'before'} call {self.call} of {self.moment}"
+
+
+class Fate(NamedTuple):
+    """What happens to a process: strikes, and a signal from outside after so many seconds."""
+
+    strikes: tuple[Strike, ...] = ()
     after: float | None = None
-    strike: tuple[str, int, bool] | None = None
+    number: int = signal.SIGKILL
+
+    def __str__(self) -> str:
+        return ", ".join([*map(str, self.strikes), *([] if self.after is None else [f"after {self.after:.3f} s"])])
+
+
+UNHARMED = Fate()
+
+
+# The server
 
 
 class Server:
@@ -67,14 +92,16 @@ class Server:
         self._process = process
         self._output = {"out": str(place / "out"), "err": str(place / "err")}
 
-    def ask(self, words: list[str], kill: Kill = Kill(), *, fork: bool = True) -> dict[str, Any]:
-        request = {"words": words, "fork": fork, "pace": PACE, **kill._asdict(), **self._output}
+    def ask(self, words: list[str], fate: Fate = UNHARMED, *, fork: bool = True) -> dict[str, Any]:
+        request = {"words": words, "fork": fork, "pace": PACE if fork else 0.0, **fate._asdict(), **self._output}
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, f"the server is gone: {Path(self._output['err']).read_text()}"
-        return json.loads(answer)
+        found: dict[str, Any] = json.loads(answer)
+        assert not found.get("stuck"), f"{shlex.join(words)}: does not end\n{found['err']}"
+        return found
 
 
 @contextmanager
@@ -118,16 +145,22 @@ CODECS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same rows as text, and in files of several members of each kind; some rows in files of several kinds."""
+    """The same rows as text and in several members of each codec, some rows in a file for each, and special ones."""
     place = tmp_path_factory.mktemp("data")
-    text = ("\n".join(lines(ROWS)) + "\n").encode()
+    text = joined(lines(ROWS))
     members = [text[a : a + 9000] for a in range(0, len(text), 9000)]
     for ending, compress in CODECS.items():
         (place / f"rows.svm{ending}").write_bytes(b"".join(map(compress, members)))
-        few = ("\n".join(lines(ROWS // 4, seed=len(ending))) + "\n").encode()
+        few = joined(lines(ROWS // 4, seed=len(ending)))
         (place / f"part-{len(ending)}{ending}").write_bytes(compress(few))
-    (place / "late.svm").write_text("\n".join(late_classes()) + "\n")
+    (place / "many.svm").write_bytes(3 * text)
+    (place / "bad.svm").write_bytes(joined(["1 3:x", *lines(ROWS)]))
+    (place / "late.svm").write_bytes(joined(late_classes()))
     return place
+
+
+def joined(rows: list[str]) -> bytes:
+    return ("\n".join(rows) + "\n").encode()
 
 
 def late_classes() -> list[str]:
@@ -136,121 +169,111 @@ def late_classes() -> list[str]:
     return [row for row in first if row[0] == "1"] + [row.replace("-1 ", "3 ", 1) for row in rest]
 
 
-CASES = {
-    "asgd, stream": "train rows.svm.gz",
-    "sgd, cached": "train rows.svm --solver sgd --passes 3",
-    "pegasos, mini-batches": "train rows.svm.zst --solver pegasos --set solver.batch_size=13 --passes 2 --shuffle 200",
-    "sgdqn, shuffled stream": "train rows.svm.xz --solver sgdqn --shuffle 150",
-    "zhang, several files": "train part-* --solver zhang --passes 2",
-    "folos, in order": "train rows.svm.gz --solver folos --l1 1e-4 --passes 2 --shuffle 0",
-    "adagrad, early stop": "train rows.svm --solver adagrad --holdout 7 --passes 5 --early-stop 1",
-    "ftrl, several files": "train part-* --solver ftrl --loss logistic --l1 1e-4",
-    "balanced stream": "train rows.svm.zst --class-weights balanced --shuffle 100",
-    "balanced after counting": "train rows.svm --class-weights balanced --passes 2",
-    "scaled after counting": "train rows.svm.gz --scale maxabs --passes 2 --holdout 5",
-    "from the source": "train part-* --passes 2 --cache off --scale maxabs",
-    "cache that is kept": "train rows.svm.xz --passes 2 --cache kept.arrow --solver pegasos",
-    "classes found late": "train late.svm --passes 2",
-    "certified": "train rows.svm --solver sgd --loss hinge --l2 1e-3 --passes 2 --objective",
-    "tune": "tune rows.svm.gz --candidates 4 --passes 2",
-    "tune several": "tune part-* --candidates 3 --solver asgd,ftrl --loss hinge,logistic",
-    "tune shuffled": "tune rows.svm --candidates 2 --solver pegasos --passes 2 --shuffle 100",
-}
-
-
 # Runs
 
 
 class Journey:
-    """A run in `place` that is killed again and again; the seed decides when."""
+    """A run in `place` that is killed again and again; chance decides when, and begins with a seed."""
 
     def __init__(self, server: Server, data: Path, place: Path, command: str) -> None:
-        seed = os.environ.get("STREAMSVM_KILL_SEED")
-        self.seed = int(seed) if seed else secrets.randbelow(10**9)
-        self.random = random.Random(self.seed)
-        self.history: list[tuple[Kill, int]] = []
+        self._seed = int(os.environ.get("STREAMSVM_KILL_SEED") or secrets.randbelow(10**9))
+        self.random = random.Random(self._seed)
         self.directory = place / "checkpoints"
         self._server = server
         self._model = place / "model.safetensors"
-        verb, source, *flags = shlex.split(command)
-        flags = [str(place / word) if word.endswith(".arrow") else word for word in flags]
-        self._words = [verb, str(data / source), *flags, "-o", str(self._model), "--json"]
         self._kept = place / "kept.arrow"
-        self._files_before = 0
-        self._stand_before = (0, 0, 0)
+        verb, source, *flags = shlex.split(command)
+        flags = [str(self._kept) if word == self._kept.name else word for word in flags]
+        self.words = [verb, str(data / source), *flags, "-o", str(self._model), "--json"]
+        self.expected = self._unbroken()
+        self._history: list[str] = []
+        self.kills = 0
+        self._files: list[Path] = []
+        self._progress = (0, 0, 0)
         self._starts_over = "late" in source
 
-    @property
-    def kills(self) -> int:
-        return sum(code == -signal.SIGKILL for _, code in self.history)
-
     def __str__(self) -> str:
-        lives = "".join(f"\n  {kill.strike or ''} {kill.after or ''} -> {code}" for kill, code in self.history)
-        return f"STREAMSVM_KILL_SEED={self.seed}: {shlex.join(self._words)}{lives}"
+        return "\n  ".join([f"STREAMSVM_KILL_SEED={self._seed}: {shlex.join(self.words)}", *self._history])
 
-    def unbroken(self) -> Unbroken:
-        answer = self._server.ask(self._words, fork=False)
+    def _unbroken(self) -> Unbroken:
+        answer = self._server.ask(self.words, fork=False)
         assert answer["code"] == 0, answer["err"]
         content = self._model.read_bytes()
         self._model.unlink()
         self._kept.unlink(missing_ok=True)
-        return Unbroken(content, figures(answer), answer["batches"], answer["seconds"] + STARTING)
+        batches = answer["batches"]
+        return Unbroken(content, figures(answer), batches, answer["seconds"] + PACE * batches)
 
-    def live(self, kill: Kill) -> dict[str, Any] | None:
-        """One process; what it says if it comes to its end."""
-        rows = str(self.random.choice([30, 60, 100]))
-        resumable = ["--checkpoint", str(self.directory), "--every-rows", rows, "--resume"]
-        answer = self._server.ask([*self._words, *resumable], kill)
-        self.history.append((kill, answer["code"]))
-        if answer["code"] == -signal.SIGKILL and not answer["stuck"]:
+    def live(self, fate: Fate = UNHARMED, *, every: int = 60) -> dict[str, Any]:
+        """One process, from the last checkpoint on."""
+        words = [*self.words, "--checkpoint", str(self.directory), "--every-rows", str(every), "--resume"]
+        answer = self._server.ask(words, fate)
+        self._history.append(f"{fate} -> {answer['code']}")
+        if answer["code"] == -signal.SIGKILL:
+            self.kills += 1
             self._check_checkpoints()
-            return None
-        assert answer["code"] == 0 and not answer["stuck"], f"{self}\n{answer['err']}"
         return answer
 
     def _check_checkpoints(self) -> None:
-        """There are few, all of them are sound, and the newest is not behind the one that was newest before."""
-        files = checkpoints_in(self.directory)
-        assert len(files) <= max(3, self._files_before + 1), f"{self}\n{files}"
-        assert files or not self._files_before, f"{self}\nall checkpoints are gone"
-        notes: list[str] = []
-        for path in [*files, *([self.directory] if files else [])]:
-            load_model(str(path), notes.append)
-        assert not notes, f"{self}\n{notes}"
-        stand = standing(files[-1]) if files else (0, 0, 0)
-        assert stand >= self._stand_before or self._starts_over, f"{self}\n{stand} after {self._stand_before}"
-        self._files_before, self._stand_before = len(files), stand
+        """There are few, all of them are sound, and the newest has come as far as any that was there before."""
+        before, self._files = self._files, checkpoints_in(self.directory)
+        # Three, and one more for each process killed after its first rename, before it removes what others left.
+        assert len(self._files) <= max(3, len(before) + 1), f"{self}\n{self._files}"
+        assert self._files or not before, f"{self}\nall checkpoints are gone"
+        if self._files:
+            notes: list[str] = []
+            for path in (self.directory, *self._files):
+                load_model(str(path), notes.append)
+            assert not notes, f"{self}\n{notes}"
+            progress = standing(self._files[-1])
+            assert progress >= self._progress or self._starts_over, f"{self}\n{progress} after {self._progress}"
+            self._progress = progress
 
-    def travel(self, kills: list[Kill], expected: Unbroken) -> None:
-        """Live until there is a model, which must be the one expected."""
-        for kill in [*kills, Kill()]:
-            newest = [path.name for path in checkpoints_in(self.directory)][-1:]
-            if answer := self.live(kill):
-                break
-        assert answer is not None
-        assert all(f"/{name}, " in answer["err"] for name in newest), f"{self}\ndid not go on:\n{answer['err']}"
-        assert self._model.read_bytes() == expected.model, f"{self}\nanother model"
-        assert figures(answer) == expected.figures, f"{self}\nother figures"
+    def end(self) -> None:
+        """A last process, unharmed: it goes on from the newest checkpoint to the model that is expected."""
+        self.check_end(self.live())
+
+    def check_end(self, answer: dict[str, Any]) -> None:
+        assert answer["code"] == 0, f"{self}\n{answer['err']}"
+        going_on = [line for line in answer["err"].splitlines() if line.startswith("going on from ")]
+        assert all(path.name in " ".join(going_on) for path in self._files[-1:]), f"{self}\n{answer['err']}"
+        assert self._model.read_bytes() == self.expected.model, f"{self}\nanother model"
+        assert figures(answer) == self.expected.figures, f"{self}\nother figures"
         left = {name for name in os.listdir(self.directory) if not NAME.fullmatch(name)}
         assert left == {".lock"}, f"{self}\n{left}"
         assert len(checkpoints_in(self.directory)) <= 2, str(self)
 
-    def kills_of(self, count: int, expected: Unbroken) -> list[Kill]:
-        """Two that certainly come, in a batch and in a checkpoint; then moments and times at random."""
-        draw = self.random
-        batch = Kill(strike=("batch", draw.randint(1, expected.batches // 2), draw.random() < 0.5))
-        piece = Kill(strike=("piece of a checkpoint", draw.randint(1, 4), draw.random() < 0.5))
-        return [batch, piece, *(self._any_kill(expected.seconds) for _ in range(count - 2))]
+    def travel(self, kills: int) -> None:
+        """Two kills that certainly come, in a batch and in a checkpoint, then some at random, then to the end."""
+        batch = self.random.randint(1, self.expected.batches // 2)
+        self.live(struck(self._strike("batch", batch)))
+        self.live(struck(self._strike("piece of a checkpoint", self.random.randint(1, 4))))
+        assert self.kills == 2, str(self)
+        while self.kills < kills:
+            answer = self.live(self._any_kill(), every=self.random.choice([30, 60, 100]))
+            if answer["code"] != -signal.SIGKILL:  # it was quicker
+                self.check_end(answer)
+                return
+        self.end()
 
-    def _any_kill(self, seconds: float) -> Kill:
-        draw = self.random
-        after = draw.uniform(0.0, 0.5 * seconds)
-        if draw.random() < 0.5:
-            return Kill(after)
-        return Kill(after + 0.2 * seconds, (draw.choice(MOMENTS), draw.choice([1, 1, 2, 3, 5, 8]), draw.random() < 0.5))
+    def _any_kill(self) -> Fate:
+        """At some time, or at some moment if that comes first."""
+        after = self.random.uniform(0.0, STARTING + 0.8 * self.expected.seconds)
+        if self.random.random() < 0.6:
+            return Fate(after=after)
+        moment = self.random.choice(STARTS + GOES_ON + ENDS)
+        return Fate((self._strike(moment, self.random.choice([1, 1, 2, 3, 5, 8])),), after)
+
+    def _strike(self, moment: str, call: int) -> Strike:
+        return Strike(moment, call, self.random.random() < 0.5)
+
+
+def struck(*strikes: Strike) -> Fate:
+    return Fate(strikes)
 
 
 def figures(answer: dict[str, Any]) -> dict[str, Any]:
+    """What `--json` prints in the end, without times and names of files."""
     result = json.loads(answer["out"].splitlines()[-1])
     return {key: value for key, value in result.items() if key not in ("seconds", "model")}
 
@@ -266,10 +289,166 @@ def standing(path: Path) -> tuple[int, int, int]:
     return ["prepare", "learn", "learned"].index(found["stage"]), found["pass"], found["examples"]
 
 
+MINI_BATCHES = "--solver pegasos --set solver.batch_size=13"
+CASES = {
+    "asgd, stream": "train rows.svm.gz",
+    "sgd, cached": "train rows.svm --solver sgd --passes 3",
+    "pegasos, cache that is kept": f"train rows.svm.zst {MINI_BATCHES} --passes 2 --shuffle 200 --cache kept.arrow",
+    "sgdqn, balanced stream": "train rows.svm.xz --solver sgdqn --shuffle 150 --class-weights balanced",
+    "zhang, balanced after counting": "train part-* --solver zhang --passes 2 --class-weights balanced",
+    "folos, scaled, in order": "train rows.svm.gz --solver folos --l1 1e-4 --passes 2 --shuffle 0 --scale maxabs",
+    "adagrad, early stop": "train rows.svm --solver adagrad --holdout 7 --passes 5 --early-stop 1",
+    "ftrl, several files": "train part-* --solver ftrl --loss logistic --l1 1e-4",
+    "from the source": "train part-* --passes 2 --cache off --scale maxabs",
+    "classes found late": "train late.svm --passes 2",
+    "certified": "train rows.svm --solver sgd --loss hinge --l2 1e-3 --passes 2 --objective",
+    "tune": "tune rows.svm.zst --candidates 4 --passes 2 --shuffle 100",
+    "tune several": "tune part-* --candidates 3 --solver asgd,ftrl --loss hinge,logistic",
+}
+MORE_CASES = {
+    "mini-batches, stream": f"train rows.svm.gz {MINI_BATCHES}",
+    "balanced, shuffled stream": "train rows.svm.zst --class-weights balanced --shuffle 100",
+    "balanced": "train rows.svm --class-weights balanced --passes 2",
+    "scaled, held out": "train rows.svm.gz --scale maxabs --passes 2 --holdout 5",
+    "standardised stream": "train rows.svm.xz --scale standard --solver folos --l1 1e-4",
+    "tune mini-batches": "tune rows.svm --candidates 2 --set solver.name=pegasos --set solver.batch_size=13 --passes 2",
+    "tune, several passes": "tune rows.svm --candidates 5 --passes 3",
+}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_killed_anywhere_the_model_is_the_same(server: Server, data: Path, tmp_path: Path, case: str) -> None:
-    journey = Journey(server, data, tmp_path, CASES[case])
-    expected = journey.unbroken()
-    journey.travel(journey.kills_of(5, expected), expected)
-    assert journey.kills >= 2, str(journey)
-    print(case, journey)
+    Journey(server, data, tmp_path, CASES[case]).travel(3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES | MORE_CASES)
+def test_killed_hundreds_of_times(
+    server: Server, data: Path, tmp_path: Path, case: str, request: pytest.FixtureRequest
+) -> None:
+    if "slow" not in request.config.option.markexpr:
+        pytest.skip("takes minutes; run with -m slow")
+    kills = 0
+    while kills < 30:
+        place = tmp_path / str(kills)
+        place.mkdir()
+        journey = Journey(server, data, place, (CASES | MORE_CASES)[case])
+        journey.travel(10)
+        kills += journey.kills
+
+
+def test_killed_at_every_moment(server: Server, data: Path, tmp_path: Path) -> None:
+    """Before and after everything that a process does to files, one kill after the other in the same run."""
+    journey = Journey(server, data, tmp_path, "train many.svm --passes 2 --shuffle 100")
+    journey.live(struck(Strike("checkpoint written", done=True)))  # from here on there is something to go on from
+    first = [Strike(moment, done=done) for moment in STARTS + GOES_ON for done in (False, True)]
+    journey.random.shuffle(first)
+    for strike in first + [Strike(moment, done=done) for moment in ENDS for done in (False, True)]:
+        assert journey.live(struck(strike), every=30)["code"] == -signal.SIGKILL, f"{journey}\nnot reached"
+    journey.end()
+    journey.end()  # and a run that had ended ends again
+
+
+# Signals that can be answered
+
+
+@contextmanager
+def command(words: list[str], place: Path) -> Iterator[subprocess.Popen[str]]:
+    place.mkdir(exist_ok=True)
+    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*COMMAND, *words], cwd=place, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], place: Path) -> None:
+    """Until there is a new one: then it is learning."""
+    before = checkpoints_in(place)[-1:]
+    while checkpoints_in(place)[-1:] == before:
+        assert process.poll() is None, "ended by itself"
+        time.sleep(0.01)
+
+
+def test_stopped_by_signals_it_goes_on_as_told(tmp_path: Path) -> None:
+    words = ["train", A9A, "--passes", "60", "-o", "model.safetensors"]
+    broken, unbroken = tmp_path / "broken", tmp_path / "unbroken"
+    with command(words, unbroken) as never_stopped:
+        words += ["--checkpoint", "my checkpoints", "--every-rows", "20000"]
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            with command(words, broken) as process:
+                wait_for_checkpoint(process, broken / "my checkpoints")
+                process.send_signal(number)
+                *_, where, how = process.communicate(timeout=60)[1].splitlines()
+            assert process.returncode == code
+            newest = checkpoints_in(broken / "my checkpoints")[-1].name
+            assert f"stopped by {number.name}" in where and f"my checkpoints/{newest}" in where
+            assert how.startswith("to go on: streamsvm train ") and not (broken / "model.safetensors").exists()
+            words = shlex.split(how.removeprefix("to go on: streamsvm "))
+            assert words[-1] == "--resume" and words.count("--resume") == 1
+        with command(words, broken) as process:
+            err = process.communicate(timeout=60)[1]
+        assert process.returncode == 0 and newest in err, err
+        assert never_stopped.wait(60) == 0
+    assert (broken / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
+
+
+LONG = 2.0  # seconds
+CTRL_C = {
+    "batch": [Strike("batch", 3, number=signal.SIGINT, stall=LONG)],
+    "checkpoint": [Strike("fsync", 3, number=signal.SIGINT, stall=LONG)],
+    "both": [Strike("fsync", number=0, stall=LONG), Strike("batch", 15, number=signal.SIGINT, stall=LONG)],
+}
+WAITS = pytest.mark.xfail(strict=True, reason="Checkpoints.__exit__ waits for the writer, however the run ends")
+
+
+@pytest.mark.parametrize("busy", ["batch", "checkpoint", pytest.param("both", marks=WAITS)])
+def test_a_second_ctrl_c_ends_at_once(server: Server, data: Path, tmp_path: Path, busy: str) -> None:
+    """The first one comes in a batch, or a write to disk, that takes long; so there is no end until the second."""
+    journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
+    answer = journey.live(Fate(tuple(CTRL_C[busy]), 0.4, signal.SIGINT))
+    assert answer["code"] == 130 and answer["err"].endswith("streamsvm: interrupted\n")
+    assert 0.4 < answer["seconds"] < LONG - 0.3
+    journey.end()
+
+
+@pytest.mark.xfail(strict=True, reason="measure_objective is outside of at_interruption, so `kept` is empty")
+def test_stopped_while_the_objective_is_measured(server: Server, data: Path, tmp_path: Path) -> None:
+    """All passes are done by then, and there is a checkpoint that says so."""
+    journey = Journey(server, data, tmp_path, CASES["certified"])
+    answer = journey.live(struck(Strike("objective", 3, number=signal.SIGTERM)))
+    newest = checkpoints_in(journey.directory)[-1]
+    assert answer["code"] == 143 and standing(newest)[0] == 2
+    assert newest.name in answer["err"] and "to go on: " in answer["err"]
+
+
+@pytest.mark.xfail(strict=True, reason="`preparing` is True until feed.restore, so a `prepare` snapshot is taken")
+def test_stopped_while_a_lost_cache_is_made_again(server: Server, data: Path, tmp_path: Path) -> None:
+    """What had been learned is not lost."""
+    journey = Journey(server, data, tmp_path, CASES["sgd, cached"])
+    journey.live(struck(Strike("batch", journey.expected.batches * 2 // 3)))
+    (journey.directory / "rows.arrow").unlink()
+    before = standing(checkpoints_in(journey.directory)[-1])
+    answer = journey.live(struck(Strike("group written", 5, number=signal.SIGTERM)))
+    assert answer["code"] == 143 and before[1] == 2
+    assert standing(checkpoints_in(journey.directory)[-1]) >= before
+
+
+# What kills leave behind
+
+
+@pytest.mark.xfail(strict=True, reason="Generations.newest does not count older ones as to be removed before a write")
+def test_kills_after_a_rename_do_not_pile_up_checkpoints(server: Server, data: Path, tmp_path: Path) -> None:
+    journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
+    for _ in range(4):
+        journey.live(struck(Strike("rename", done=True)))
+    assert len(checkpoints_in(journey.directory)) <= 3
+
+
+@pytest.mark.xfail(strict=True, reason="the tally is restored only where the source is read on, not in later passes")
+def test_bad_rows_that_were_skipped_before_a_kill_are_reported(server: Server, data: Path, tmp_path: Path) -> None:
+    journey = Journey(server, data, tmp_path, "train bad.svm --on-bad-row skip --passes 2")
+    assert journey.expected.figures["bad_rows"] == 1
+    journey.live(struck(Strike("batch", journey.expected.batches - 3)))
+    journey.end()

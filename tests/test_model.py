@@ -413,12 +413,12 @@ def test_a_valid_checksum_over_impossible_contents_is_still_refused(put: Put) ->
         with pytest.raises(ModelError, match="damaged model"):
             load_model(path)
     plain = {"weights": np.zeros(3, np.float32), "bias": np.zeros(1)}
-    for tensors in (
+    for arrays in (
         {"bias": np.zeros(1)},
         plain | {"scale": np.ones(3)},
         plain | {"scale": np.ones((1, 3), np.float32)},
     ):
-        content = safetensors.numpy.save(tensors, safetensors_metadata(with_metadata()))
+        content = safetensors.numpy.save(arrays, safetensors_metadata(with_metadata()))
         digest = hashlib.sha256(content).hexdigest().encode()
         with pytest.raises(ModelError, match="damaged model"):
             load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))

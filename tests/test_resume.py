@@ -1,8 +1,6 @@
 """Runs that are stopped anywhere and go on end exactly as if they had never been stopped."""
 
 import gzip
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +16,9 @@ from streamsvm.config import Settings, load_settings
 from streamsvm.errors import DataError
 from streamsvm.interrupts import Interrupted
 from streamsvm.training import Outcome, train
-from tests.whole_runs import lines
+from tests.whole_runs import KilledError, Life, lines
 
 ROWS = 1500
-
-
-class Killed(Exception):
-    """The process is gone, between two batches, without a word."""
-
-
-class Life:
-    """Listens to a run, and ends it after so many batches: at once, or by a signal."""
-
-    def __init__(self, batches: int | None = None, *, politely: bool = False) -> None:
-        self.left = batches
-        self.politely = politely
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def progress(self, now: Any) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                if not self.politely:
-                    raise Killed
-                os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,7 +76,7 @@ def broken(run: Any, chosen: Settings, lives: list[Life]) -> tuple[bytes, dict[s
         try:
             outcome = run(chosen, life)
             return Path(chosen.output.model or "").read_bytes(), figures(outcome), stops
-        except (Killed, Interrupted):
+        except (KilledError, Interrupted):
             stops += 1
             assert not Path(chosen.output.model or "").exists()
     raise AssertionError("the last life has no end")
@@ -144,7 +118,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "hashed": {"features__hash_bits": 4},
     "given width": {"features__dim": 64, "solver__passes": 2},
     "in the order of the file": {"data__shuffle": 0, "solver__passes": 3},
-    "certified": {"solver__name": "sgd", "loss": "hinge", "penalty__l2": 1e-3, "solver__passes": 3, "run__objective": True},
+    "certified": {"solver__name": "sgd", "loss": "hinge", "penalty__l2": 1e-3, "solver__passes": 3}
+    | {"run__objective": True},
     "mini-batches": {"solver__name": "pegasos", "solver__batch_size": 37, "solver__average": True, "solver__passes": 2},
     "sparse": {"solver__name": "ftrl", "loss": "logistic", "penalty__l1": 1e-4, "solver__passes": 2},
     "given steps": {"solver__eta0": 0.1},

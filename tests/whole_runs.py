@@ -1,5 +1,8 @@
 """What tests of whole training runs share."""
 
+import os
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,36 @@ class Notes:
 
     def progress(self, now: Any) -> None:
         pass
+
+
+class KilledError(Exception):
+    """The process is gone, between two batches, without a word."""
+
+
+class Life(Notes):
+    """A listener that ends its run after so many batches, at once or by a signal, and does something after some."""
+
+    def __init__(
+        self,
+        batches: int | None = None,
+        *,
+        politely: bool = False,
+        events: Mapping[int, Callable[[], None]] = {},  # noqa: B006  (never changed)
+    ) -> None:
+        super().__init__()
+        self._batches = batches
+        self._politely = politely
+        self._events = events
+        self._count = 0
+
+    def progress(self, now: Any) -> None:
+        self._count += 1
+        if self._count in self._events:
+            self._events[self._count]()
+        if self._count == self._batches:
+            if not self._politely:
+                raise KilledError
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def bits(outcome: Outcome) -> bytes:

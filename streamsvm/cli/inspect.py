@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ARROW_MAGIC = b"ARROW1"
 
 
-def describe(file: str, top: int, note: Callable[[str], None]) -> dict[str, Any]:
+def describe(file: str, top: int, note: Callable[[str], None] = print) -> dict[str, Any]:
     """What is in a file, or in the newest sound checkpoint of a directory; `note` is told of a damaged one."""
     if scheme_of(file) is None and not os.path.isdir(file):
         try:

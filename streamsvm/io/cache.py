@@ -178,8 +178,8 @@ class CacheWriter:
         if count > 0:
             last = int(batch.indptr[start + count])
             rows = slice(self._rows, self._rows + count)
-            ends = batch.indptr[start + 1 : start + count + 1] - first + used
-            self._indptr[self._rows + 1 : self._rows + count + 1] = ends
+            ends = self._indptr[self._rows + 1 : self._rows + count + 1]
+            np.add(batch.indptr[start + 1 : start + count + 1], used - first, out=ends)
             self._labels[rows] = batch.labels[start : start + count]
             self._weights[rows] = batch.weights[start : start + count]
             self._indices[used : used + last - first] = batch.indices[first:last]

@@ -138,8 +138,8 @@ class _Sink:
         self.written = 0
 
     def write(self, data: Any) -> None:
-        skipped = min(self._skip, len(data))
-        if skipped:
+        if self._skip:
+            skipped = min(self._skip, len(data))
             self._skip -= skipped
             data = memoryview(data)[skipped:]
         if len(self.prefix) < 8:

@@ -41,10 +41,16 @@ def made_up(rows: int, width: int = 30, *, seed: int = 0, longest: int = 9, nois
 
 
 def climbing() -> Batch:
-    """Rows whose indices grow past the room set aside, twice, and so do their weights: scales soon get small."""
-    rows = [{j % 7: 0.3 + 0.01 * j, 20 * j: 0.5 * (-1) ** j, 20 * j + 6: 1.0} for j in range(8, 110)]
+    """Half of these rows have ever larger indices, past the room set aside, twice; the others have the same again.
+
+    They weigh more and more: scales get small and are written out, also when the vector does not grow any longer.
+    """
+    places = [*range(8, 59), *(8 + 7 * k % 51 for k in range(51))]
+    rows = [
+        {j % 7: 0.3 + 0.01 * i, 37 * j: 0.5 * (-1) ** i, 37 * j + 40: 1.0 - 0.003 * i} for i, j in enumerate(places)
+    ]
     weights = [1.3**i if i % 9 != 5 else 0.0 for i in range(len(rows))]
-    return batch_of(rows, [float(j % 3 == 0) for j in range(8, 110)], weights)
+    return batch_of(rows, [float(i % 3 == 0) for i in range(len(rows))], weights)
 
 
 def equal_weights(batch: Batch) -> Batch:

@@ -1,0 +1,99 @@
+"""Signals are noted at once and acted on between two batches."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from streamsvm import interrupts
+from streamsvm.interrupts import Interrupted
+from streamsvm.pool import Tokens, ordered
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.fixture(autouse=True)
+def handlers_stay_as_they_were():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    interrupts.check()  # nothing is left over
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_waits_until_somebody_asks(number):
+    with pytest.raises(Interrupted, match=f"stopped by {signal.Signals(number).name}") as caught, interrupts.noted():
+        interrupts.check()
+        os.kill(os.getpid(), number)
+        after = "this is still done"
+        interrupts.check()
+    assert after and caught.value.number == number and isinstance(caught.value, KeyboardInterrupt)
+
+
+def test_a_second_signal_stops_at_once():
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts.noted():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    assert not isinstance(caught.value, Interrupted)
+
+
+def test_unwanted_signals_are_not_noted():
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts.noted(False):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    assert not isinstance(caught.value, Interrupted)
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.noted():
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupts.check()
+            with pytest.raises(Interrupted):
+                os.kill(os.getpid(), signal.SIGTERM)
+                interrupts.check()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_nothing_happens():
+    done = []
+
+    def work() -> None:
+        with interrupts.noted():
+            done.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_the_pool_stops_between_two_results(threads):
+    seen = []
+    with pytest.raises(Interrupted), interrupts.noted():
+        for result in ordered(lambda: iter(range(100)), lambda item: item, Tokens(10), threads=2):
+            seen.append(result)
+            if result == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+    assert seen == [0, 1, 2, 3, 4, 5] and not threads()
+
+
+def test_the_pool_stops_while_it_waits(threads):
+    tokens = Tokens(10)
+
+    def produce():
+        yield 1
+        while not tokens.stopped:
+            time.sleep(0.01)
+
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    with pytest.raises(Interrupted), interrupts.noted():
+        for _ in ordered(produce, lambda item: item, tokens, threads=1):
+            timer.start()
+    timer.join()
+    assert not threads()
