@@ -2,7 +2,7 @@
 
 The rooms, in the order data travels:
 
-    io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines (io/compression inflates them)
+    io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines; io/compression inflates them
     io/libsvm       blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
     pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what

@@ -200,9 +200,14 @@ class Passes:
         }
         if self._buffer is not None:
             state["shuffle"] = self._buffer.state()
-        if self._writer is not None:
-            state["writer"] = self._writer.state()
+        if self._writer is not None and not self._try(lambda: state.update(writer=self._written())):
+            self._drop_writer()
+            state["caching"] = False
         return state
+
+    def _written(self) -> State:
+        assert self._writer is not None
+        return self._writer.state()
 
     def sync(self) -> Callable[[], None]:
         """What brings the cache, as far as `state` speaks of it, to disk; may be called on another thread."""

@@ -28,7 +28,7 @@ import streamsvm.stream
 import streamsvm.training
 import streamsvm.tuning
 from streamsvm.checkpoint import Checkpoints
-from streamsvm.io import cache_writer, generations, tensors
+from streamsvm.io import arrow_file, generations, tensors
 from streamsvm.model import Model
 from streamsvm.runs import Run
 
@@ -49,10 +49,10 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "checkpoint written": (generations.Generations, "write"),
     "piece of a checkpoint": (tensors, "save"),  # any call of `write` in there
     "old one removed": (generations, "remove"),
-    "group written": (cache_writer.GroupFile, "write"),
-    "piece of a group": (cache_writer._Sink, "write"),
-    "cache cut off": (cache_writer.GroupFile, "go_on"),
-    "cache completed": (cache_writer.GroupFile, "complete"),
+    "group written": (arrow_file.GroupFile, "write"),
+    "piece of a group": (arrow_file._Sink, "write"),
+    "cache cut off": (arrow_file.GroupFile, "go_on"),
+    "cache completed": (arrow_file.GroupFile, "complete"),
     "objective": (streamsvm.training, "loss_pass"),
     "model saved": (Model, "save"),
     "fsync": (os, "fsync"),
@@ -135,7 +135,10 @@ def run(words: list[str], out: str, err: str) -> int:
 def run_here(request: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Without a fork: loads the kernels that children will need, and finds out how long they will take."""
     clock.times.clear()
+    own_errors = os.dup(2)
     code = run(request["words"], request["out"], request["err"])
+    os.dup2(own_errors, 2)
+    os.close(own_errors)
     return {"code": code, "batches": len(clock.times), "seconds": clock.seconds()}
 
 

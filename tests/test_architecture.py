@@ -55,7 +55,7 @@ ROOMS = {
     "io": SMALL | {"io/urls"},
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
-    "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls"},
+    "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "solvers": SMALL | TERMS | {"lanes"},
     "features": SMALL,

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.errors import DataError, ModelError
-from streamsvm.io.cache_writer import GroupFile
+from streamsvm.io.arrow_file import GroupFile
 from streamsvm.io.files import sync_directory
 from streamsvm.io.urls import reason
 from streamsvm.jit import quick
@@ -101,7 +101,7 @@ class CacheWriter:
         self._file.flush()
         rows, features = self._rows, int(self._indptr[self._rows])
         return {
-            "part": str(self._temporary),
+            "part": self._temporary.name,
             "bytes": self._file.size,
             "ends": self._file.ends,
             "written": self._written,
@@ -120,16 +120,16 @@ class CacheWriter:
         """
         if not _fits_together(state):
             return False
+        left = self.path.with_name(state["part"]).absolute()
         try:
-            part = open(state["part"], "r+b")  # noqa: SIM115
+            part = open(left, "r+b")  # noqa: SIM115
         except OSError:
             return False
         file = GroupFile(part, self._schema())
         if not file.go_on(state["ends"], state["bytes"]):
             file.close()
             return False
-        self._file, self._temporary = file, Path(state["part"])
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file, self._temporary = file, left
         self._written = state["written"]
         self._learn(state["labels_seen"])
         self.write(Batch(*(state[name] for name in Batch._fields)))
@@ -236,6 +236,9 @@ class CacheWriter:
 
 def _fits_together(state: dict[str, Any]) -> bool:
     """Whether a state has the arrays that it should have, and their rows could be those of an open group."""
+    part = state.get("part")
+    if not isinstance(part, str) or not part or Path(part).name != part:
+        return False
     for name, kind in STATE_ARRAYS.items():
         array = state.get(name)
         if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != 1:

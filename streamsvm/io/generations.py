@@ -2,13 +2,15 @@
 
 A new one gets the next number, under which it appears whole or not at all; only then is the oldest removed. So there is
 a sound one at every moment, whatever fails in between. A damaged one is passed over, with a warning, for the one before
-it. On this machine a lock keeps two runs from using one directory.
+it. A lock keeps two runs of this machine from using one place.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from streamsvm.errors import ModelError, SourceError, StreamSvmError
@@ -16,6 +18,7 @@ from streamsvm.io import tensors
 from streamsvm.io.files import in_directory, is_directory, local_path, names_in, read_whole, remove, written_atomically
 from streamsvm.io.tensors import Array, Content, Kind
 from streamsvm.io.urls import is_local, reason, redact_url
+from streamsvm.places import private_directory, user_cache_directory
 
 CHECKPOINT = Kind("streamsvm-checkpoint", 1, "checkpoint")
 KEPT = 2
@@ -90,29 +93,44 @@ class Generations:
     # One run at a time.
 
     def take(self) -> None:
-        """Keep other runs on this machine out of a local directory, and clear away what killed ones left half done.
+        """Keep other runs on this machine out, and clear away what killed ones left half done.
 
         ModelError if another run has it. The operating system gives the lock back even after kill -9.
         """
-        if not is_local(self.place) or os.name != "posix":
-            return
-        import fcntl
-
-        path = local_path(self.place)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(path / LOCK, "wb")  # noqa: SIM115
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise ModelError(f"{self.shown}: another run is using this directory for its checkpoints") from error
-        except OSError as error:
-            self.release()
-            raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
-        for name in names_in(self.place):
+        if os.name == "posix":
+            self._take_lock()
+        for name in names_in(self.place) if is_local(self.place) else []:
             if PART.fullmatch(name):
                 with contextlib.suppress(SourceError):
                     remove(in_directory(self.place, name))
+
+    def _take_lock(self) -> None:
+        import fcntl
+
+        try:
+            path = self._lock_path()
+            if path is None:
+                return
+            self._lock = open(path, "wb")  # noqa: SIM115
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise ModelError(f"{self.shown}: another run is using this place for its checkpoints") from error
+        except OSError as error:
+            self.release()
+            raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
+
+    def _lock_path(self) -> Path | None:
+        """In the directory itself; for one that is elsewhere, beside this user's other files, if there is such a place."""
+        if is_local(self.place):
+            path = local_path(self.place)
+            path.mkdir(parents=True, exist_ok=True)
+            return path / LOCK
+        with contextlib.suppress(RuntimeError):
+            home = user_cache_directory() / "locks"
+            if private_directory(home):
+                return home / hashlib.sha256(self.place.encode()).hexdigest()[:16]
+        return None
 
     def release(self) -> None:
         if self._lock is not None:

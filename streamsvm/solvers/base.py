@@ -194,11 +194,11 @@ class OnlineSolver(ABC):
         width, rest = divmod(len(state["vector"]), self.columns)
         if rest or len(state["scalars"]) != len(self.scalars) or (self.dim and width != self.dim):
             raise ModelError(f"the numbers saved are not those of solver {self.name} with these settings")
-        if not self._affordable(width):
-            self._refuse(width)
         room = int(state["room"])
         if not self._affordable(room):
             room = width
+            if not self._affordable(width):
+                self._refuse(width)
         self.vector = np.empty(0, np.float32)  # its memory is free before more is taken
         self.vector = np.empty(room * self.columns, np.float32)
         self.vector[: width * self.columns] = state["vector"]

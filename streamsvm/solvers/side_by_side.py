@@ -191,11 +191,11 @@ class SideBySide:
             raise ModelError(f"the numbers saved are not those of these candidates of solver {self.name}")
         self.kept, self.width, self._groups = kept, width, groups
         self._trial = trial_from(state)
-        if not self._affordable(width):
-            self._refuse(width)
         rooms = [int(part["room"]) for part in saved]
         if not self._rooms_affordable(rooms):
             rooms = [width] * len(groups)
+            if not self._affordable(width):
+                self._refuse(width)
         for group, part, room in zip(groups, saved, rooms, strict=True):
             group.restore(part, room)
 
@@ -248,9 +248,9 @@ class SideBySide:
         return self.memory is None or self.bytes_for(width) <= self.memory
 
     def _rooms_affordable(self, rooms: list[int]) -> bool:
-        """Dropped candidates leave their memory to the others: more room than could be had for the asking."""
+        """Dropped candidates leave their memory to the others: more room than `_affordable` would grant them."""
         lanes = sum(4 * group.stride * room for group, room in zip(self._groups, rooms, strict=True))
-        return self.memory is None or lanes + self.width * (4 * self.columns + 4) <= self.memory
+        return self.memory is None or lanes <= self.memory
 
     def _reserve(self, width: int) -> None:
         """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""

@@ -20,8 +20,8 @@ from libsvm_twin import rows_of
 
 from streamsvm.batch import Batch
 from streamsvm.errors import DataError, ModelError
+from streamsvm.io import arrow_file
 from streamsvm.io import cache as room
-from streamsvm.io import cache_writer
 from streamsvm.io.cache import Cache, CacheWriter
 
 MARK = {"source": [["a", 1, "mtime 1"]], "data.limit": None}
@@ -210,9 +210,9 @@ def footer_of(whole: bytes) -> int:
 def test_places_are_aligned(length):
     """Whatever the length of the footer, which pyarrow decides: readers may load an int64 where it lies."""
     schema = room._schema({"fingerprint": "x" * length})
-    _, footer = cache_writer._around_groups(schema)
+    _, footer = arrow_file._around_groups(schema)
     footer += bytes(length)
-    changed = cache_writer._with_places(footer, [cache_writer.Place(8, 16, 24)])
+    changed = arrow_file._with_places(footer, [arrow_file.Place(8, 16, 24)])
     assert len(changed) % 8 == 0 and changed[-24:] == np.array([8, 16, 24]).tobytes()
     assert changed[-28:-24] == b"\1\0\0\0"
 
@@ -222,7 +222,7 @@ def test_the_schema_is_left_out_however_it_is_cut():
     text = bytes(range(40))
     for first, second in itertools.combinations_with_replacement(range(41), 2):
         file = io.BytesIO()
-        sink = cache_writer._Sink(file, skip=16)
+        sink = arrow_file._Sink(file, skip=16)
         for piece in (text[:first], pa.py_buffer(text[first:second]), text[second:]):
             sink.write(piece)
         assert file.getvalue() == text[16:] and (sink.prefix, sink.written) == (text[16:24], 24)
@@ -349,7 +349,7 @@ def begun(path, batches) -> CacheWriter:
 def continued(path, state, batches) -> bytes:
     """The whole file, when a later process has gone on from the state."""
     writer = CacheWriter(path, MARK)
-    assert writer.go_on(state) and os.path.getsize(state["part"]) == state["bytes"]
+    assert writer.go_on(state) and os.path.getsize(path.with_name(state["part"])) == state["bytes"]
     for batch in batches:
         writer.write(batch)
     writer.finish()
@@ -431,8 +431,8 @@ def test_the_state(tmp_path, small):
     for batch in cut(ROWS, 2):
         writer.write(batch)
         state = writer.state()
-        assert state["part"] == str(path.parent / f".c.{os.getpid()}.part")
-        assert Path(state["part"]).read_bytes()[: state["bytes"]] == whole[: state["bytes"]]
+        assert state["part"] == f".c.{os.getpid()}.part"
+        assert path.with_name(state["part"]).read_bytes()[: state["bytes"]] == whole[: state["bytes"]]
         assert not len(state["ends"]) or state["ends"][-1] == state["bytes"]
         states.append((state, pickle.dumps(state)))
     for number, (state, copy) in enumerate(states):
@@ -500,7 +500,7 @@ def test_killed_between_the_footer_and_the_name(tmp_path, small, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(os, "replace", lambda *names: (_ for _ in ()).throw(KeyboardInterrupt))
         writer.finish()
-    assert Path(state["part"]).read_bytes() == whole
+    assert path.with_name(state["part"]).read_bytes() == whole
     assert continued(path, state, cut(ROWS, 9)[2:]) == whole
 
 
@@ -525,7 +525,7 @@ def test_a_write_that_broke_off_inside_a_group(tmp_path, small):
     with pytest.raises(KeyboardInterrupt):
         writer.write(batches[2])
     writer.leave()
-    assert Path(state["part"]).stat().st_size == state["bytes"] + sum(broken[:4]) > state["bytes"]
+    assert path.with_name(state["part"]).stat().st_size == state["bytes"] + sum(broken[:4]) > state["bytes"]
     assert continued(path, state, batches[2:]) == whole
 
 
@@ -537,7 +537,7 @@ def test_leave_and_abandon(tmp_path, small):
     writer.leave()
     writer.abandon()
     assert os.listdir(tmp_path) == [".c." + str(os.getpid()) + ".part"], "what was left is not abandoned any more"
-    assert Path(state["part"]).stat().st_size == state["bytes"]
+    assert path.with_name(state["part"]).stat().st_size == state["bytes"]
     another = CacheWriter(path, MARK)
     assert another.go_on(state)
     another.abandon()
@@ -555,18 +555,20 @@ def test_leave_and_abandon(tmp_path, small):
 
 
 def test_the_name_of_an_unfinished_file_is_kept(tmp_path, small):
-    """The new process goes by another number, and may want the cache elsewhere."""
+    """The new process goes by another number, and the directory may have been moved."""
     whole = write(tmp_path / "whole", ROWS).read_bytes()
     writer = begun(tmp_path / "c", cut(ROWS, 9)[:2])
     state = writer.state()
     writer.leave()
-    part = tmp_path / ".c.99999999.part"
-    os.rename(state["part"], part)
-    again = CacheWriter(tmp_path / "sub" / "d", MARK)
-    assert again.go_on({**state, "part": str(part)}) and again.state()["part"] == str(part)
+    part = tmp_path / "moved" / ".c.99999999.part"
+    part.parent.mkdir()
+    os.rename(tmp_path / state["part"], part)
+    again = CacheWriter(tmp_path / "moved" / "d", MARK)
+    assert again.go_on({**state, "part": part.name}) and again.state()["part"] == part.name
     again.write(cut(ROWS, 9)[2])
     again.finish()
-    assert sorted(os.listdir(tmp_path)) == ["sub", "whole"] and (tmp_path / "sub" / "d").read_bytes() == whole
+    assert sorted(os.listdir(tmp_path)) == ["moved", "whole"] and os.listdir(tmp_path / "moved") == ["d"]
+    assert (tmp_path / "moved" / "d").read_bytes() == whole
 
 
 def test_labels_are_counted_across_a_kill(tmp_path):
@@ -592,7 +594,7 @@ def left(tmp_path) -> dict:
 
 def not_gone_on(path, state, mark=MARK) -> None:
     """Refused without a trace; the same writer can start over."""
-    part = Path(state["part"])
+    part = path.with_name(Path(str(state["part"])).name or "none")
     before = (part.read_bytes(), part.stat().st_mtime_ns) if part.is_file() else None
     writer = CacheWriter(path, mark)
     assert writer.go_on(state) is False
@@ -609,17 +611,21 @@ def not_gone_on(path, state, mark=MARK) -> None:
 
 def test_a_file_that_is_gone(tmp_path, small):
     state = left(tmp_path)
-    os.unlink(state["part"])
+    os.unlink(tmp_path / state["part"])
     not_gone_on(tmp_path / "c", state)
-    not_gone_on(tmp_path / "c", {**state, "part": str(tmp_path)})
-    not_gone_on(tmp_path / "c", {**state, "part": str(tmp_path / "none" / "c")})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "../c", "sub/c", "/etc/passwd", None, 3])
+def test_a_name_that_leads_elsewhere(tmp_path, small, name):
+    """A state names a file beside the cache, never one in another directory."""
+    not_gone_on(tmp_path / "c", {**left(tmp_path), "part": name})
 
 
 @pytest.mark.parametrize("group", [None, 0, 3, -1])
 @pytest.mark.parametrize("missing", [1, 8])
 def test_a_file_that_is_too_short(tmp_path, small, group, missing):
     state = left(tmp_path)
-    os.truncate(state["part"], 100 if group is None else state["ends"][group] - missing)
+    os.truncate(tmp_path / state["part"], 100 if group is None else state["ends"][group] - missing)
     not_gone_on(tmp_path / "c", state)
 
 
@@ -642,14 +648,14 @@ def test_a_file_of_another_version(tmp_path, small, monkeypatch, name):
 @pytest.mark.parametrize("where", ["magic", "schema", "group 0", "group 3", "length of group 3", "end"])
 def test_a_file_that_was_written_over(tmp_path, small, where):
     state = left(tmp_path)
-    whole = bytearray(Path(state["part"]).read_bytes())
+    whole = bytearray((tmp_path / state["part"]).read_bytes())
     first, fourth = whole.index(b"\xff\xff\xff\xff", 12), state["ends"][2]
     places = {"magic": 2, "schema": 40, "group 0": first, "group 3": fourth, "length of group 3": fourth + 6}
     if where == "end":
         whole[fourth + 4 : fourth + 8] = bytes(4)
     else:
         whole[places[where]] ^= 0x40
-    Path(state["part"]).write_bytes(whole)
+    (tmp_path / state["part"]).write_bytes(whole)
     not_gone_on(tmp_path / "c", state)
 
 
@@ -706,7 +712,7 @@ def synced(monkeypatch):
         found.append(os.fstat(descriptor).st_ino)
         usual(descriptor)
 
-    monkeypatch.setattr(cache_writer.os, "fsync", fsync)
+    monkeypatch.setattr(arrow_file.os, "fsync", fsync)
     return found
 
 
@@ -730,7 +736,7 @@ def test_sync_while_writing(tmp_path, small, synced):
         writer = CacheWriter(path, MARK, durable=False)
         writers.append(writer)
         writer.open()
-        files.add(os.stat(writer.state()["part"]).st_ino)
+        files.add(os.stat(tmp_path / writer.state()["part"]).st_ino)
         for batch in cut(ROWS, 1 + number % 5):
             writer.write(batch)
         if number % 4:
@@ -748,7 +754,7 @@ def test_sync_when_there_is_nothing_to_sync(tmp_path, small, synced):
     writer = CacheWriter(tmp_path / "c", MARK)
     writer.sync()
     writer.open()
-    part = os.stat(writer.state()["part"]).st_ino
+    part = os.stat(tmp_path / writer.state()["part"]).st_ino
     writer.sync()
     assert synced == [part]
     writer.finish()
@@ -764,7 +770,7 @@ def test_sync_when_there_is_nothing_to_sync(tmp_path, small, synced):
 def test_a_file_closed_while_it_is_synced(tmp_path, monkeypatch):
     """Its descriptor may be that of another file by then. Closing does not wait for the disk."""
     writer = begun(tmp_path / "c", [ROWS])
-    part = os.stat(writer.state()["part"]).st_ino
+    part = os.stat(tmp_path / writer.state()["part"]).st_ino
     found = []
 
     def fsync(descriptor):
@@ -772,7 +778,7 @@ def test_a_file_closed_while_it_is_synced(tmp_path, monkeypatch):
         with open(tmp_path / "other", "wb"):
             found.append(os.fstat(descriptor).st_ino)
 
-    monkeypatch.setattr(cache_writer.os, "fsync", fsync)
+    monkeypatch.setattr(arrow_file.os, "fsync", fsync)
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
     writer.sync()
     assert found == [part]
@@ -790,7 +796,7 @@ def test_a_file_is_not_closed_before_its_descriptor_is_copied(tmp_path, monkeypa
         waited.append(closing.is_alive())
         return usual(descriptor)
 
-    monkeypatch.setattr(cache_writer.os, "dup", dup)
+    monkeypatch.setattr(arrow_file.os, "dup", dup)
     writer.sync()
     closing.join()
     assert waited == [True]
