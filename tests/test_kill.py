@@ -37,7 +37,7 @@ SERVER = Path(__file__).with_name("kill_server.py")
 COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()"]
 ROWS = 1200
 PACE = 0.001  # seconds that a batch takes longer than it must
-STARTING = 0.03  # seconds until a child learns
+STARTING = 0.05  # seconds until a child learns
 
 STARTS = ["directory taken", "newest looked for", "run restored", "cache cut off"]
 GOES_ON = [
@@ -245,7 +245,7 @@ class Journey:
         assert figures(answer) == self.expected.figures, f"{self}\nother figures"
         left = {name for name in os.listdir(self.directory) if not NAME.fullmatch(name)}
         assert left == {".lock"}, f"{self}\n{left}"
-        assert len(checkpoints_in(self.directory)) <= 2, str(self)
+        assert len(checkpoints_in(self.directory)) <= max(2, len(self._files)), str(self)
 
     def travel(self, kills: int) -> None:
         """Two kills that certainly come, in a batch and in a checkpoint, then some at random, then to the end."""
@@ -262,8 +262,8 @@ class Journey:
 
     def _any_kill(self) -> Fate:
         """At some time, or at some moment if that comes first."""
-        after = self.random.uniform(0.0, STARTING + 0.8 * self.expected.seconds)
-        if self.random.random() < 0.6:
+        after = self.random.uniform(0.0, STARTING + 1.2 * self.expected.seconds)
+        if self.random.random() < 0.7:
             return Fate(after=after)
         moment = self.random.choice(STARTS + GOES_ON + ENDS)
         return Fate((self._strike(moment, self.random.choice([1, 1, 2, 3, 5, 8])),), after)

@@ -121,7 +121,7 @@ class Generations:
             raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
 
     def _lock_path(self) -> Path | None:
-        """In the directory itself; for one that is elsewhere, beside this user's other files, if there is such a place."""
+        """In the directory itself; for one that is elsewhere, beside this user's other files, if that can be."""
         if is_local(self.place):
             path = local_path(self.place)
             path.mkdir(parents=True, exist_ok=True)
