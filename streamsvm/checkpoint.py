@@ -25,6 +25,7 @@ from streamsvm import __version__
 from streamsvm.config import Settings, expand, format_duration, to_json_dict
 from streamsvm.errors import DivergedError, ModelError, SourceError, StreamSvmError
 from streamsvm.interrupts import Interrupted
+from streamsvm.io.files import local_path
 from streamsvm.io.generations import Generation, Generations
 from streamsvm.io.identity import identity_difference
 from streamsvm.io.source import Source
@@ -138,14 +139,13 @@ class Checkpoints:
                 self._note(f"--resume goes on from {self._last}")
 
     @property
-    def local_place(self) -> str | None:
-        """The directory, if it is on this machine."""
-        place = self._files.place
-        return place if is_local(place) else None
+    def place(self) -> str:
+        return str(local_path(self._files.place)) if self.local else self._files.place
 
     @property
-    def place(self) -> str:
-        return self._files.place
+    def local(self) -> bool:
+        """Whether they are kept on this machine."""
+        return is_local(self._files.place)
 
     # Going on.
 

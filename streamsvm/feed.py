@@ -21,11 +21,10 @@ from streamsvm.features.scaling import Scaling
 from streamsvm.first_rows import FirstRows
 from streamsvm.holdout import Bools
 from streamsvm.model import Model
-from streamsvm.passes import Passes
+from streamsvm.passes import Passes, Tick
 from streamsvm.weighting import ClassWeights
 
 Note = Callable[[str], None]
-Tick = Callable[[int], None]  # called after each batch, with its number of rows
 State = dict[str, Any]
 
 

@@ -9,24 +9,17 @@ Which rows come in which order depends on the source and the settings alone, not
 still there, or in a complete one. Where neither is (another machine), the cache is written again first.
 """
 
-import glob
-import hashlib
-import os
-import secrets
-import shutil
-import socket
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.batch import Batch, Batches, Int64s
+from streamsvm.cache_place import Lasting, choose_path, remove_unfinished
 from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.jit import kernel
-from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream, Tally
@@ -35,19 +28,10 @@ if TYPE_CHECKING:
     from streamsvm.io.cache import Cache, CacheWriter
 
 GROUPS_AHEAD = 4
-RESUMABLE = "resumable"  # what names of temporary caches begin with that a later run may want
-STALE_SECONDS = 30 * 86400
-SPARE_SPACE = 64 << 20
 Note = Callable[[str], None]
+Tick = Callable[[int], None]  # called after each batch, with its number of rows
 Visits = Generator[tuple[Batch, Int64s | None], None, None]
 State = dict[str, Any]
-
-
-class Lasting(NamedTuple):
-    """For a run that may go on later: where its temporary cache is, and what its source must still be then."""
-
-    path: Path
-    identity: list[list[Any]]
 
 
 class Passes:
@@ -75,7 +59,7 @@ class Passes:
         self._holdout = holdout
         self._note = note
         self._temporary = cache == "auto"
-        self._path = self._choose_path(cache, passes)
+        self._path = choose_path(cache, passes, stream, lasting, note)
         self._cache: Cache | None = None
         self._writer: CacheWriter | None = None  # while the cache is being written
         self._taken_up = False  # whether the next writing goes on with what an interrupted run has written
@@ -124,11 +108,8 @@ class Passes:
         rows, _, labels = self._cache.summary()
         return rows, labels
 
-    def fill(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be.
-
-        `tick` is called after each batch, with its number of rows.
-        """
+    def fill(self, tick: Tick = lambda rows: None) -> None:
+        """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be."""
         if self._cache is None and self._path is not None:
             with closing(self._caching(self._source_rows())) as batches:
                 for batch in batches:
@@ -222,15 +203,18 @@ class Passes:
 
         return sync
 
-    def restore(self, state: State, *, inside: bool) -> None:
-        """Begin the next pass where `state` was taken, if that was `inside` one; with the cache that there was."""
+    def restore(self, state: State, tick: Tick, *, inside: bool) -> None:
+        """Begin the next pass where `state` was taken, if that was `inside` one; with the cache that there was.
+
+        If that is gone it is written again, and `tick` is called after each batch.
+        """
         if not state["caching"]:
             self._path = None
         elif self._path is None:
             raise SourceError("the run that was interrupted had a cache, and needs one to go on; see --cache")
         elif self._cache is None and not self._go_on_writing(state):
             self._note("the cache of the interrupted run is not here any more: reading the data once to make it again")
-            self.fill()
+            self.fill(tick)
         self._restored = state if inside else None
 
     def restore_filling(self, state: State) -> None:
@@ -290,7 +274,7 @@ class Passes:
             if self._writer is not None:
                 self._writer.abandon()
             elif self._lasting is not None and self._temporary:
-                _remove_parts(self._path)
+                remove_unfinished(self._path)
             writing = self._try(writer.open)
         self._writer = writer if writing else None
         try:
@@ -412,62 +396,6 @@ class Passes:
                 raise
             self._path.unlink()
 
-    def _choose_path(self, cache: str, passes: int) -> Path | None:
-        if cache == "off" or (cache == "auto" and passes == 1):
-            return None
-        if cache != "auto":
-            return Path(cache)
-        path = self._temporary_path()
-        home = path.parent
-        reason = "it is not writable"
-        if _usable(home):
-            size = (self.stream.source.size or 0) * (1 if not self.stream.limit else 0)
-            if shutil.disk_usage(home).free >= size + SPARE_SPACE or path.exists() or _parts(path):
-                return path
-            reason = f"it has no room for about {size / 1e9:.1f} GB"
-        if not self.stream.repeatable:
-            raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
-        self._note(f"{home}: cannot hold a cache: {reason}; every pass reads the source again (see --cache)")
-        return None
-
-    def _temporary_path(self) -> Path:
-        if self._lasting is not None:
-            return self._lasting.path
-        home = temporary_home()
-        if private_directory(home):
-            _remove_leftovers(home)
-        return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}.arrow"
-
-
-def temporary_home() -> Path:
-    """Where caches are that nobody asked for."""
-    try:
-        return user_cache_directory() / "passes"
-    except RuntimeError:
-        return Path(".streamsvm-cache")
-
-
-def _usable(home: Path) -> bool:
-    """Whether files can be made there. The common place of all runs must be this user's alone."""
-    if home == temporary_home():
-        return private_directory(home)
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(home, os.W_OK)
-
-
-def _parts(path: Path) -> list[Path]:
-    """Unfinished files that were to become this cache."""
-    return list(path.parent.glob(f".{glob.escape(path.name)}.*.part"))
-
-
-def _remove_parts(path: Path) -> None:
-    for part in _parts(path):
-        with suppress(OSError):
-            part.unlink()
-
 
 def marked(batch: Batch, first: int, every: int | None) -> Batch:
     """The batch, whose first row has this number in the source, with every so-manieth weight negative."""
@@ -477,35 +405,6 @@ def marked(batch: Batch, first: int, every: int | None) -> Batch:
     held = weights[every - 1 - first % every :: every]
     np.negative(held, out=held)
     return batch._replace(weights=weights)
-
-
-def _remove_leftovers(home: Path) -> None:
-    """Caches of runs that were killed: their process is gone. Those of other machines are left to them.
-
-    A run that can go on may do so for a month.
-    """
-    for path in home.iterdir():
-        owner, _, rest = path.name.lstrip(".").partition("-")
-        with suppress(OSError):
-            gone = owner.isdecimal() and rest.startswith(f"{_host()}-") and not _alive(int(owner))
-            if gone or (owner == RESUMABLE and time.time() - path.lstat().st_mtime > STALE_SECONDS):
-                path.unlink()
-
-
-def _host() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-def _alive(process: int) -> bool:
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 @kernel

@@ -1,16 +1,15 @@
 """Streams and passes as the settings describe them."""
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 
+from streamsvm.cache_place import Lasting, lasting_path
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import Settings, expand
 from streamsvm.io.compression import Limits
 from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
 from streamsvm.io.source import Source
 from streamsvm.model import Model
-from streamsvm.passes import RESUMABLE, Lasting, Passes, temporary_home
+from streamsvm.passes import Passes
 from streamsvm.stream import SHARES, Reading, Stream
 
 FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
@@ -74,13 +73,10 @@ def training_passes(
 
 
 def lasting_cache(checkpoints: Checkpoints) -> Lasting | None:
-    """Where a run with checkpoints keeps its temporary cache: beside them, or on this machine if they are elsewhere."""
+    """The temporary cache of a run with checkpoints, which outlives the process."""
     if not checkpoints.wanted:
         return None
-    if checkpoints.local_place is not None:
-        return Lasting(Path(checkpoints.local_place) / "rows.arrow", checkpoints.identity)
-    name = hashlib.sha256(checkpoints.place.encode()).hexdigest()[:16]
-    return Lasting(temporary_home() / f"{RESUMABLE}-{name}.arrow", checkpoints.identity)
+    return Lasting(lasting_path(checkpoints.place, local=checkpoints.local), checkpoints.identity)
 
 
 def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:

@@ -124,13 +124,16 @@ class Run(ABC):
     # Going on later.
 
     def _tick(self, rows: int) -> None:
-        """After every batch: what is read before learning shows progress too, without figures."""
         if self.feed.preparing:
-            read, seconds = self.passes.stream.tally.bytes, time.perf_counter() - self.started
-            passes, fraction = self.settings.solver.passes, self.passes.fraction
-            self.listener.progress(Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction))
+            self._show_reading(rows)
         if self.passes.resumable:
             self._checkpoints.tick(rows, self._snapshot)
+
+    def _show_reading(self, rows: int) -> None:
+        """Progress without figures: data is read, but not to learn from it."""
+        read, seconds = self.passes.stream.tally.bytes, time.perf_counter() - self.started
+        passes, fraction = self.settings.solver.passes, self.passes.fraction
+        self.listener.progress(Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction))
 
     def _snapshot(self) -> Snapshot:
         stage = "prepare" if self.feed.preparing else "learn" if self._inside or self.unfinished else "learned"
@@ -165,7 +168,7 @@ class Run(ABC):
         standing = state["standing"]
         self.number, self._inside = standing["pass"], standing["inside"]
         if self._inside or self.number <= self.settings.solver.passes or self.settings.run.objective:
-            self.passes.restore(state["passes"], inside=self._inside)
+            self.passes.restore(state["passes"], self._show_reading, inside=self._inside)
         self.feed.restore(state["feed"], inside=self._inside)
         self.start()
         self.restore(state["own"])

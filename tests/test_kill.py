@@ -122,8 +122,16 @@ def started(place: Path) -> Iterator[Server]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C is heard by the processes that are started here, also when these tests run in the background."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(ctrl_c: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with started(tmp_path_factory.mktemp("server")) as running:
         yield running
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from libsvm_twin import collect, row, rows_of, twin
 
-from streamsvm import passes as room
+from streamsvm import cache_place
 from streamsvm import shuffle as shuffle_room
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.io import cache as cache_room
@@ -235,7 +235,7 @@ def test_leftovers_of_the_dead(path, home):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     home.mkdir(parents=True)
-    host = room._host()
+    host = cache_place._host()
     dead = [f"{gone.pid}-{host}-a.arrow", f".{gone.pid}-{host}-a.arrow.{gone.pid}.part", f"{10**30}-{host}-a.arrow"]
     alive = [f"{os.getpid()}-{host}-a.arrow", f".{os.getpid()}-{host}-a.arrow.1.part", f"1-{host}-a.arrow", "notes.txt"]
     alive.append(f"{gone.pid}-otherbox-a.arrow")
@@ -275,7 +275,7 @@ def test_no_place_for_a_temporary_cache(path, home, monkeypatch):
     assert all_passes(Passes(stream(path), passes=2, note=notes), 2) == [ROWS] * 2
     assert len(notes) == 1 and "cannot hold a cache: it is not writable; every pass reads the source again" in notes[0]
     home.unlink()
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(cache_place.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     assert all_passes(Passes(stream(path), passes=2, note=notes), 2) == [ROWS] * 2
     assert len(notes) == 2 and "it has no room" in notes[1]
 
@@ -501,7 +501,7 @@ def test_standard_input_and_a_full_disk(stdin, home, monkeypatch):
 
 
 def test_standard_input_and_no_room(stdin, home, monkeypatch):
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(cache_place.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(SourceError, match="cannot hold the cache that several passes need: it has no room"):
         Passes(stream("-"), passes=2)
 
