@@ -1,6 +1,7 @@
 """Runs that are stopped anywhere and go on end exactly as if they had never been stopped."""
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 import streamsvm.io.cache
 import streamsvm.solvers.base
 import streamsvm.stream
-from streamsvm import tune
+from streamsvm import load_model, open_stream, tune
 from streamsvm.config import Settings, load_settings
-from streamsvm.errors import DataError
+from streamsvm.errors import DataError, ModelError
+from streamsvm.evaluate import evaluate
 from streamsvm.interrupts import Interrupted
 from streamsvm.training import Outcome, train
 from tests.whole_runs import KilledError, Life, lines
@@ -200,3 +202,156 @@ def test_any_data_any_settings_any_place(
         return
     *found, _ = broken(train, chosen, [Life(n, politely=politely) for n, politely in lives])
     assert tuple(found) == expected
+
+
+# What happens to files between two lives.
+
+
+def stopped(chosen: Settings, batches: int, *, politely: bool = False) -> Life:
+    """The first part of a run."""
+    life = Life(batches, politely=politely)
+    with pytest.raises((KilledError, Interrupted)):
+        train(chosen, life)
+    return life
+
+
+def finished(chosen: Settings) -> tuple[bytes, dict[str, Any], list[str]]:
+    """The rest of it: model file, figures, and what was told."""
+    life = Life()
+    outcome = train(chosen, life)
+    return Path(chosen.output.model or "").read_bytes(), figures(outcome), life.notes
+
+
+@pytest.mark.parametrize("batches", [20, 60], ids=["first pass", "second pass"])
+@pytest.mark.parametrize("shuffle", ["auto", 300])
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+def test_a_cache_that_is_gone_is_made_again(
+    data: str, tmp_path: Path, batches: int, shuffle: Any, politely: bool
+) -> None:
+    """As on another machine, which has the checkpoints alone."""
+    chosen = made(data, tmp_path, solver__passes=3, data__shuffle=shuffle)
+    expected = unbroken(train, chosen)
+    stopped(chosen, batches, politely=politely)
+    caches = [path for path in (tmp_path / "checkpoints").iterdir() if "rows.arrow" in path.name]
+    assert len(caches) == 1
+    caches[0].unlink()
+    *found, notes = finished(chosen)
+    assert tuple(found) == expected
+    assert any("is not here any more: reading the data once to make it again" in note for note in notes)
+    assert not [path for path in (tmp_path / "checkpoints").iterdir() if "arrow" in path.name]
+
+
+@pytest.mark.parametrize("batches", [20, 60], ids=["first pass", "second pass"])
+def test_a_cache_that_is_kept_is_taken_up(data: str, tmp_path: Path, batches: int) -> None:
+    chosen = made(data, tmp_path, solver__passes=3, run__cache=str(tmp_path / "kept.arrow"))
+    expected = unbroken(train, chosen)
+    whole = (tmp_path / "kept.arrow").read_bytes()
+    (tmp_path / "kept.arrow").unlink()
+    stopped(chosen, batches)
+    *found, notes = finished(chosen)
+    assert tuple(found) == expected and (tmp_path / "kept.arrow").read_bytes() == whole
+    assert not any("once" in note for note in notes)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "kept.arrow", "model.safetensors"]
+
+
+def test_a_cache_may_be_kept_elsewhere_from_now_on(data: str, tmp_path: Path) -> None:
+    first = made(data, tmp_path, solver__passes=3, run__cache=str(tmp_path / "full-disk.arrow"))
+    expected = unbroken(train, first)
+    (tmp_path / "full-disk.arrow").unlink()
+    stopped(first, 20)
+    weights, results, _ = finished(made(data, tmp_path, solver__passes=3, run__cache=str(tmp_path / "other.arrow")))
+    assert results == expected[1] and (tmp_path / "other.arrow").exists()
+    assert load_model(first.output.model or "").weights.tobytes() in expected[0] and len(weights) > 0
+
+
+def test_a_cache_that_was_given_up_stays_given_up(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for a cache later passes read the source in its order, in the rest of the run as well."""
+    usual = streamsvm.io.cache.CacheWriter.write
+    rows = []
+
+    def full(self: Any, batch: Any) -> None:
+        rows.append(self._written + self._rows)
+        if rows[-1] > 400:
+            raise OSError(28, "No space left on device")
+        usual(self, batch)
+
+    chosen = made(data, tmp_path, solver__passes=2)
+    monkeypatch.setattr(streamsvm.io.cache.CacheWriter, "write", full)
+    expected = unbroken(train, chosen)
+    stopped(chosen, 25, politely=True)
+    rows.clear()
+    *found, notes = finished(chosen)
+    assert tuple(found) == expected and not rows
+
+
+def test_the_directory_may_be_moved_and_the_data_copied(data: str, tmp_path: Path) -> None:
+    copy = tmp_path / "rows.svm.gz"
+    copy.write_bytes(Path(data).read_bytes())
+    chosen = made(str(copy), tmp_path, solver__passes=2)
+    expected = unbroken(train, chosen)
+    stopped(chosen, 30)
+    (tmp_path / "checkpoints").rename(tmp_path / "moved")
+    os.utime(copy, (1, 1))
+    moved = {"checkpoint__dir": str(tmp_path / "moved"), "run__threads": 1, "run__memory": "60MB"}
+    *found, notes = finished(made(str(copy), tmp_path, solver__passes=2, **moved))
+    assert found[1] == expected[1] and load_model(chosen.output.model or "").weights.tobytes() in expected[0]
+    assert not any("is not here any more" in note for note in notes)
+
+
+def test_a_run_that_stopped_at_a_bad_row_goes_on_without_it(tmp_path: Path) -> None:
+    text = lines(ROWS)
+    text[1200] = "1 3:oops"
+    (tmp_path / "rows.svm").write_text("\n".join(text) + "\n")
+    careful = made(str(tmp_path / "rows.svm"), tmp_path, solver__passes=2)
+    life = Life()
+    with pytest.raises(DataError, match="rows.svm:1201: "):
+        train(careful, life)
+    assert life.notes[-1].startswith("--resume goes on from pass 1 of 2, ")
+    with pytest.raises(DataError, match="rows.svm:1201: "):  # it is not passed over by going on
+        train(careful, Life())
+    generous = made(str(tmp_path / "rows.svm"), tmp_path, solver__passes=2, data__on_bad_row="skip")
+    *found, _ = finished(generous)
+    assert found[1]["bad_rows"] == 1
+    Path(generous.output.model or "").unlink()
+    assert tuple(found) == unbroken(train, generous)
+
+
+def test_a_finished_run_only_writes_its_model_again(data: str, tmp_path: Path) -> None:
+    chosen = made(data, tmp_path, solver__passes=2, solver__name="sgd", loss="hinge", run__objective=True)
+    expected = unbroken(train, chosen)
+    assert finished(chosen)[:2] == expected
+    before = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    Path(chosen.output.model or "").unlink()
+    *found, notes = finished(chosen)
+    assert tuple(found) == expected and notes[0].startswith("going on from all passes done, 3,000 examples, in ")
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == before
+
+
+def test_going_on_from_a_checkpoint_of_the_run_before(data: str, tmp_path: Path) -> None:
+    """Without --resume a directory with an unfinished run is not touched; after a finished one a new run begins."""
+    chosen = made(data, tmp_path)
+    fresh = made(data, tmp_path, checkpoint__resume=False, penalty__l2=1e-4)
+    stopped(chosen, 20)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+    with pytest.raises(ModelError, match=r"has a checkpoint of an unfinished run \(pass 1 of 1, .*: add --resume"):
+        train(fresh)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()} == before
+    finished(chosen)
+    *found, notes = finished(fresh)
+    assert not any("going on" in note for note in notes)
+    Path(fresh.output.model or "").unlink()
+    assert tuple(found) == unbroken(train, fresh)
+
+
+def test_a_checkpoint_is_a_model(data: str, tmp_path: Path) -> None:
+    chosen = made(data, tmp_path, solver__passes=2, features__scale="maxabs")
+    stopped(chosen, 41 + 22 + 22 + 9, politely=True)  # batches read, groups counted, first pass, second pass
+    model = load_model(str(tmp_path / "checkpoints"))
+    assert model.provenance["passes"] == 1 and model.provenance["examples"] > ROWS
+    assert evaluate(model, open_stream(data))["error"] < 0.15
+    finished(chosen)
+    last = load_model(str(tmp_path / "checkpoints"))
+    assert last.weights.tobytes() == load_model(chosen.output.model or "").weights.tobytes()
+    more = made(data, tmp_path, features__scale="maxabs", solver__init=str(tmp_path / "checkpoints"))
+    plain = more.model_copy(update={"checkpoint": Settings().checkpoint})
+    assert train(plain).result["examples"] == ROWS

@@ -149,7 +149,7 @@ def take_step(l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
     keep = average.mass(scalars[T]) / average.mass(scalars[T] + share)
     scalars[T] += share
     eta = 1.0 / (l2 * scalars[T])
-    shrink = 1.0 - eta * l2 * share
+    shrink = max(0.0, 1.0 - eta * l2 * share)  # rounding makes less than zero of the first
     scale, alpha, beta, norm2 = scalars[SCALE] * shrink, scalars[ALPHA], scalars[BETA], scalars[NORM2]
     leap = plan.shift and plan.project and leaps(l2, eta / k, scalars, waiting_values)
     if scale < SMALLEST_SCALE or leap or (plan.shift and beta < SMALLEST_BETA):
