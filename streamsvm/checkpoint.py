@@ -130,13 +130,17 @@ class Checkpoints:
                 raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.wanted:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if not self.wanted:
+            return
+        if kind is not KeyboardInterrupt:  # a second Ctrl-C waits for nobody
             with contextlib.suppress(SourceError):  # there is a model, or another error that says more
                 self._wait()
-            self._files.release()
-            if self._last and kind is not None and issubclass(kind, StreamSvmError) and kind is not DivergedError:
-                self._note(f"--resume goes on from {self._last}")
+        self._files.release()
+        if isinstance(error, Interrupted):
+            error.kept = self._last
+        elif self._last and isinstance(error, StreamSvmError) and not isinstance(error, DivergedError):
+            self._note(f"--resume goes on from {self._last}")
 
     @property
     def place(self) -> str:
@@ -221,12 +225,11 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def at_interruption(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
-        """Take a last checkpoint when a signal stops what is done in this block; the exception says which that is."""
+        """Take a last checkpoint when a signal stops what is done in this block."""
         try:
             yield
-        except Interrupted as stop:
+        except Interrupted:
             self.keep(snapshot)
-            stop.kept = self._last
             raise
 
     def _schedule(self) -> None:

@@ -208,14 +208,25 @@ class Passes:
 
         If that is gone it is written again, and `tick` is called after each batch.
         """
+        self.stream.tally = Tally.restored(state["tally"])
         if not state["caching"]:
             self._path = None
         elif self._path is None:
             raise SourceError("the run that was interrupted had a cache, and needs one to go on; see --cache")
-        elif self._cache is None and not self._go_on_writing(state):
-            self._note("the cache of the interrupted run is not here any more: reading the data once to make it again")
-            self.fill(tick)
+        else:
+            if "writer" in state and self._cache is not None and self.stream.skip_bad:
+                self._unfinish(state["writer"]["part"])
+            if self._cache is None and not self._go_on_writing(state):
+                self._note("the cache of the interrupted run is not here any more: reading the data to make it again")
+                self.fill(tick)
         self._restored = state if inside else None
+
+    def _unfinish(self, part: str) -> None:
+        """A cache that was finished after the state was taken is cut back, so that bad rows in the rest are counted."""
+        assert self._path is not None and self._cache is not None
+        self._cache.close()
+        self._cache = None
+        self._path.rename(self._path.with_name(part))
 
     def restore_filling(self, state: State) -> None:
         """Begin the next `fill` where `state` was taken, if what was written then is still there."""

@@ -83,10 +83,17 @@ class Run(ABC):
     # The passes.
 
     def learn_passes(self) -> None:
-        with self._checkpoints.at_interruption(self._snapshot):
-            self._begin()
-            if not self.unfinished and not self._inside:  # the checkpoint was the last one
+        state = self._checkpoints.state
+        if state is not None:
+            self.started -= state["standing"]["seconds"]
+        learned_before = state is not None and state["standing"]["stage"] != "prepare"
+        if state is not None and learned_before:
+            self._restore(state)  # stopped while that goes on, it is still the state to go on from
+            if not self.unfinished:
                 return
+        with self._checkpoints.at_interruption(self._snapshot):
+            if not learned_before:
+                self._prepare(state)
             while self.unfinished:
                 try:
                     self._pass()
@@ -95,14 +102,8 @@ class Run(ABC):
                     self.start()
         self._checkpoints.keep(self._snapshot)
 
-    def _begin(self) -> None:
-        """Find out what must be known before the first step, or go on with a run that was stopped."""
-        state = self._checkpoints.state
-        if state is not None:
-            self.started -= state["standing"]["seconds"]
-        if state is not None and state["standing"]["stage"] != "prepare":
-            self._restore(state)
-            return
+    def _prepare(self, state: Tree | None) -> None:
+        """Find out what must be known before the first step, or go on with that."""
         if state is not None:
             self.passes.restore_filling(state["passes"])
         self.feed.prepare(self._tick)

@@ -3,8 +3,8 @@
     a line of JSON on standard input --> fork --> child: streamsvm.cli.run --> killed, or at its end
     a line of JSON on standard output <-- how it ended, and what it had to say
 
-Python takes a second to start and to load kernels, a fork takes milliseconds. Blocks, groups and trials are of few rows
-here, and every batch takes a moment longer than it must, so that a short run has many places and time to be killed in.
+Python takes a second to start and to load kernels, a fork takes milliseconds. Whatever is done for many rows at a time
+is done for few here, and every batch takes a moment longer than it must: a short run has many places to be killed in.
 Nothing runs beside the main thread when a child is made, except in pyarrow, which knows what to do after a fork.
 """
 
@@ -22,7 +22,9 @@ from typing import Any
 import streamsvm.cli
 import streamsvm.cli.app
 import streamsvm.cli.show
+import streamsvm.holdout
 import streamsvm.io.cache
+import streamsvm.shuffle
 import streamsvm.solvers.base
 import streamsvm.stream
 import streamsvm.training
@@ -38,6 +40,9 @@ POLL = 0.001
 streamsvm.stream.SMALLEST_BLOCK = streamsvm.stream.LARGEST_BLOCK = 2000
 streamsvm.io.cache.GROUP_ROWS = 70
 streamsvm.solvers.base.TRIAL_ROWS = 150
+streamsvm.shuffle.PIECE = 20
+streamsvm.holdout.HELD_ROWS = 25
+os.fsync = lambda descriptor: None  # type: ignore[misc]  # a killed process leaves what it wrote, synced or not
 
 # Where a child can be told to kill itself: functions of the package, or those of Python that it calls.
 MOMENTS: dict[str, tuple[Any, str]] = {

@@ -256,14 +256,13 @@ class Journey:
         assert len(checkpoints_in(self.directory)) <= max(2, len(self._files)), str(self)
 
     def travel(self, kills: int) -> None:
-        """Two kills that certainly come, in a batch and in a checkpoint, then some at random, then to the end."""
-        batch = self.random.randint(1, self.expected.batches // 2)
-        self.live(struck(self._strike("batch", batch)))
-        self.live(struck(self._strike("piece of a checkpoint", self.random.randint(1, 4))))
-        assert self.kills == 2, str(self)
-        while self.kills < kills:
-            answer = self.live(self._any_kill(), every=self.random.choice([30, 60, 100]))
+        """Up to so many kills, every other one after a number of batches, so that all of the run is on the way."""
+        stage = max(2 * self.expected.batches // kills, 1)
+        for number in range(kills):
+            by_batches = struck(self._strike("batch", self.random.randint(1, stage)))
+            answer = self.live(self._any_kill() if number % 2 else by_batches, every=self.random.choice([20, 40, 80]))
             if answer["code"] != -signal.SIGKILL:  # it was quicker
+                assert self.kills, str(self)
                 self.check_end(answer)
                 return
         self.end()
@@ -330,7 +329,7 @@ MORE_CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_killed_anywhere_the_model_is_the_same(server: Server, data: Path, tmp_path: Path, case: str) -> None:
-    Journey(server, data, tmp_path, CASES[case]).travel(3)
+    Journey(server, data, tmp_path, CASES[case]).travel(5)
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ def test_a_cache_that_is_gone_is_made_again(
     caches[0].unlink()
     *found, notes = finished(chosen)
     assert tuple(found) == expected
-    assert any("is not here any more: reading the data once to make it again" in note for note in notes)
+    assert any("is not here any more: reading the data to make it again" in note for note in notes)
     assert not [path for path in (tmp_path / "checkpoints").iterdir() if "arrow" in path.name]
 
 

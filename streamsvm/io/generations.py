@@ -77,18 +77,26 @@ class Generations:
 
     def write(self, metadata: Mapping[str, str], arrays: Mapping[str, Array]) -> str:
         """A new one; then all but the last two are removed. Returns its name; SourceError if it cannot be written."""
-        if self._last < 0:
-            self.numbers()
+        self._remove_old()
         number = self._last + 1
         with written_atomically(self.url(number)) as out:
             tensors.save(CHECKPOINT, metadata, arrays, out.write)
         self._last = number
         self._sound = [*self._sound, number][-KEPT:]
-        for old in self.numbers():
-            if old not in self._sound:
-                with contextlib.suppress(SourceError):  # it is removed next time
-                    remove(self.url(old))
+        self._remove_old()
         return redact_url(self.url(number))
+
+    def _remove_old(self) -> None:
+        """All but the last two; of these, one may not have been looked at yet."""
+        numbers = self.numbers()
+        if not self._sound:
+            return
+        older = [number for number in numbers if number < self._sound[0]]
+        keep = {*self._sound, *(older[-1:] if len(self._sound) < KEPT else [])}
+        for number in numbers:
+            if number not in keep:
+                with contextlib.suppress(SourceError):  # it is removed next time
+                    remove(self.url(number))
 
     # One run at a time.
 
