@@ -102,6 +102,7 @@ class Checkpoints:
         self._note = note
         self.wanted = self._settings.dir is not None
         self.state: Tree | None = None  # what the run goes on from
+        self.found = ""  # the name of that checkpoint
         if not self.wanted:
             return
         self.identity = source.identity()
@@ -112,6 +113,7 @@ class Checkpoints:
             "sources": self.identity,
             "versions": {"streamsvm": __version__, "python": platform.python_version(), **machine()},
         }
+        self._taken = False  # whether the place is ours
         self._last = ""  # the newest one, in words: where it stands, and its name
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -156,6 +158,7 @@ class Checkpoints:
     def _take(self) -> None:
         try:
             self._files.take()
+            self._taken = True
         except SourceError as error:
             if self._settings.patience == 0.0 or self._settings.resume:
                 raise
@@ -167,12 +170,15 @@ class Checkpoints:
             if self._settings.resume:
                 self._note(f"{self._files.shown} has no checkpoint yet: starting from the beginning")
             return
-        state = _understood(found)
+        with understood(found.shown):
+            self._go_on(found, state_of(found.content))
+
+    def _go_on(self, found: Generation, state: Tree) -> None:
         self._last = f"{standing_text(state['standing'])}, in {found.shown}"
         if self._settings.resume:
             self._refuse_other(found, state["run"])
             self._note(f"going on from {self._last}")
-            self.state = state
+            self.state, self.found = state, found.shown
         elif state["standing"]["stage"] != "learned":
             raise ModelError(
                 f"{self._files.shown} has a checkpoint of an unfinished run ({standing_text(state['standing'])}): "
@@ -246,6 +252,9 @@ class Checkpoints:
 
         def write() -> None:
             try:
+                if not self._taken:  # it could not be at the start
+                    self._files.take()
+                    self._taken = True
                 snapshot.sync()
                 self._last = f"{text}, in {self._files.write(metadata, arrays)}"
             except BaseException as error:
@@ -314,11 +323,13 @@ class Checkpoints:
         self._retry = min(2 * self._retry, max(self._settings.every or 60.0, FIRST_RETRY))
 
 
-def _understood(found: Generation) -> Tree:
+@contextlib.contextmanager
+def understood(shown: str) -> Iterator[None]:
+    """ModelError, naming the checkpoint, where what it says makes no sense although its checksum is right."""
     try:
-        return state_of(found.content)
-    except (KeyError, ValueError, TypeError) as error:
-        raise ModelError(f"{found.shown}: damaged checkpoint ({error})") from error
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelError(f"{shown}: damaged checkpoint ({type(error).__name__}: {error})") from error
 
 
 def kept_config(settings: Settings) -> Tree:

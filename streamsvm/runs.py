@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config
+from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config, understood
 from streamsvm.config import Settings
+from streamsvm.errors import ModelError
 from streamsvm.feed import Feed, StartOver, Visit
 from streamsvm.model import Model
 from streamsvm.passes import Passes
@@ -83,17 +84,13 @@ class Run(ABC):
     # The passes.
 
     def learn_passes(self) -> None:
-        state = self._checkpoints.state
-        if state is not None:
-            self.started -= state["standing"]["seconds"]
-        learned_before = state is not None and state["standing"]["stage"] != "prepare"
-        if state is not None and learned_before:
-            self._restore(state)  # stopped while that goes on, it is still the state to go on from
-            if not self.unfinished:
-                return
+        resumed = self._resumed()  # stopped while that goes on, the checkpoint is still the one to go on from
+        if resumed and not self.unfinished:
+            return
         with self._checkpoints.at_interruption(self._snapshot):
-            if not learned_before:
-                self._prepare(state)
+            if not resumed:
+                self.feed.prepare(self._tick)
+                self.start()
             while self.unfinished:
                 try:
                     self._pass()
@@ -101,13 +98,6 @@ class Run(ABC):
                     self._inside = False
                     self.start()
         self._checkpoints.keep(self._snapshot)
-
-    def _prepare(self, state: Tree | None) -> None:
-        """Find out what must be known before the first step, or go on with that."""
-        if state is not None:
-            self.passes.restore_filling(state["passes"])
-        self.feed.prepare(self._tick)
-        self.start()
 
     def _pass(self) -> None:
         if not self._inside:
@@ -164,6 +154,22 @@ class Run(ABC):
             recipe=self.feed.recipe(),
             config=kept_config(self.settings),
         )
+
+    def _resumed(self) -> bool:
+        """Go on from a checkpoint; False if there is none, or one from before learning, where `prepare` goes on."""
+        state = self._checkpoints.state
+        if state is None:
+            return False
+        with understood(self._checkpoints.found):
+            self.started -= state["standing"]["seconds"]
+            if state["standing"]["stage"] == "prepare":
+                self.passes.restore_filling(state["passes"])
+                return False
+            try:
+                self._restore(state)
+            except ModelError as error:
+                raise ModelError(f"{self._checkpoints.found}: {error}") from error
+            return True
 
     def _restore(self, state: Tree) -> None:
         standing = state["standing"]

@@ -73,7 +73,7 @@ ROOMS = {
     "first_rows": SMALL,
     "reading": {"cache_place", "checkpoint", "config", "io", "model", "passes", "stream"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
-    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading"},
+    "runs": {"checkpoint", "config", "errors", "feed", "model", "passes", "progress", "reading"},
     "training": {"checkpoint", "config", "evaluate", "feed", "holdout", "interrupts", "model", "passes", "progress"}
     | {"reading", "runs", "solvers", "version"}
     | SMALL

@@ -363,11 +363,6 @@ def test_killed_at_every_moment(server: Server, data: Path, tmp_path: Path) -> N
 # Signals that can be answered
 
 
-def known_bug(reason: str) -> pytest.MarkDecorator:
-    """For a test that shows a bug until it is mended; it fails when it passes, so that this mark is taken away then."""
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
-
-
 @contextmanager
 def command(words: list[str], place: Path) -> Iterator[subprocess.Popen[str]]:
     place.mkdir(exist_ok=True)
@@ -418,10 +413,9 @@ CTRL_C = {
     "checkpoint": [Strike("fsync", 3, number=signal.SIGINT, stall=LONG)],
     "both": [Strike("fsync", number=0, stall=LONG), Strike("batch", 15, number=signal.SIGINT, stall=LONG)],
 }
-WAITS = known_bug("Checkpoints.__exit__ waits for the writer, however the run ends")
 
 
-@pytest.mark.parametrize("busy", ["batch", "checkpoint", pytest.param("both", marks=WAITS)])
+@pytest.mark.parametrize("busy", ["batch", "checkpoint", "both"])
 def test_a_second_ctrl_c_ends_at_once(server: Server, data: Path, tmp_path: Path, busy: str) -> None:
     """The first one comes in a batch, or a write to disk, that takes long; so there is no end until the second."""
     journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
@@ -431,7 +425,6 @@ def test_a_second_ctrl_c_ends_at_once(server: Server, data: Path, tmp_path: Path
     journey.end()
 
 
-@known_bug("measure_objective is outside of at_interruption, so `kept` is empty")
 def test_stopped_while_the_objective_is_measured(server: Server, data: Path, tmp_path: Path) -> None:
     """All passes are done by then, and there is a checkpoint that says so."""
     journey = Journey(server, data, tmp_path, CASES["certified"])
@@ -441,7 +434,6 @@ def test_stopped_while_the_objective_is_measured(server: Server, data: Path, tmp
     assert newest.name in answer["err"] and "to go on: " in answer["err"]
 
 
-@known_bug("`preparing` is True until feed.restore, so a `prepare` snapshot is taken")
 def test_stopped_while_a_lost_cache_is_made_again(server: Server, data: Path, tmp_path: Path) -> None:
     """What had been learned is not lost."""
     journey = Journey(server, data, tmp_path, CASES["sgd, cached"])
@@ -456,7 +448,6 @@ def test_stopped_while_a_lost_cache_is_made_again(server: Server, data: Path, tm
 # What kills leave behind
 
 
-@known_bug("Generations.newest does not count older ones as to be removed before a write")
 def test_kills_after_a_rename_do_not_pile_up_checkpoints(server: Server, data: Path, tmp_path: Path) -> None:
     journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
     for _ in range(4):
@@ -464,7 +455,6 @@ def test_kills_after_a_rename_do_not_pile_up_checkpoints(server: Server, data: P
     assert len(checkpoints_in(journey.directory)) <= 3
 
 
-@known_bug("the tally is restored only where the source is read on, not in later passes")
 def test_bad_rows_that_were_skipped_before_a_kill_are_reported(server: Server, data: Path, tmp_path: Path) -> None:
     journey = Journey(server, data, tmp_path, "train bad.svm --on-bad-row skip --passes 2")
     assert journey.expected.figures["bad_rows"] == 1

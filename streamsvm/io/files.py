@@ -1,6 +1,7 @@
 """Writing a file so that its final name never holds half of it, here or in a bucket."""
 
 import contextlib
+import errno
 import os
 import secrets
 import tempfile
@@ -45,7 +46,7 @@ def written_atomically(url: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise SourceError(f"{path}: cannot write: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # it has its name already, or cannot be removed either
             os.unlink(temporary)
 
 
@@ -145,5 +146,8 @@ def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # SMB shares and others cannot sync a directory
+            raise
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ it. A lock keeps two runs of this machine from using one place.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ KEPT = 2
 NAME = re.compile(r"checkpoint-([0-9]{8,18})\.safetensors")
 PART = re.compile(r"\.checkpoint-[0-9]{8,18}\.safetensors\..*\.part")
 LOCK = ".lock"
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # what file systems say that have none, such as Lustre
 
 Note = Callable[[str], None]
 
@@ -57,11 +59,14 @@ class Generations:
     def url(self, number: int) -> str:
         return in_directory(self.place, f"checkpoint-{number:08d}.safetensors")
 
+    def shown_url(self, number: int) -> str:
+        return in_directory(self.shown, f"checkpoint-{number:08d}.safetensors")
+
     def newest(self, note: Note) -> Generation | None:
         """The newest one that is sound, None if there is none at all; ModelError if all are damaged."""
         faults: list[str] = []
         for number in reversed(self.numbers()):
-            shown = redact_url(self.url(number))
+            shown = self.shown_url(number)
             try:
                 found = tensors.load(read_whole(self.url(number)), shown, [CHECKPOINT])
             except StreamSvmError as error:
@@ -84,7 +89,7 @@ class Generations:
         self._last = number
         self._sound = [*self._sound, number][-KEPT:]
         self._remove_old()
-        return redact_url(self.url(number))
+        return self.shown_url(number)
 
     def _remove_old(self) -> None:
         """All but the last two; of these, one may not have been looked at yet."""
@@ -125,8 +130,9 @@ class Generations:
             self.release()
             raise ModelError(f"{self.shown}: another run is using this place for its checkpoints") from error
         except OSError as error:
-            self.release()
-            raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
+            if error.errno not in NO_LOCKS:
+                self.release()
+                raise SourceError(f"{self.shown}: cannot write: {reason(error)}") from error
 
     def _lock_path(self) -> Path | None:
         """In the directory itself; for one that is elsewhere, beside this user's other files, if that can be."""
