@@ -174,14 +174,15 @@ class Checkpoints:
             self._go_on(found, state_of(found.content))
 
     def _go_on(self, found: Generation, state: Tree) -> None:
-        self._last = f"{standing_text(state['standing'])}, in {found.shown}"
+        standing = standing_text(state["standing"])
         if self._settings.resume:
             self._refuse_other(found, state["run"])
+            self._last = f"{standing}, in {found.shown}"
             self._note(f"going on from {self._last}")
             self.state, self.found = state, found.shown
         elif state["standing"]["stage"] != "learned":
             raise ModelError(
-                f"{self._files.shown} has a checkpoint of an unfinished run ({standing_text(state['standing'])}): "
+                f"{self._files.shown} has a checkpoint of an unfinished run ({standing}): "
                 "add --resume to go on with it, or delete it, or name another directory"
             )
 

@@ -157,7 +157,7 @@ class Run(ABC):
 
     def _resumed(self) -> bool:
         """Go on from a checkpoint; False if there is none, or one from before learning, where `prepare` goes on."""
-        state = self._checkpoints.state
+        state, self._checkpoints.state = self._checkpoints.state, None  # its memory is wanted again soon
         if state is None:
             return False
         with understood(self._checkpoints.found):

@@ -229,8 +229,7 @@ class Journey:
     def _check_checkpoints(self) -> None:
         """There are few, all of them are sound, and the newest has come as far as any that was there before."""
         before, self._files = self._files, checkpoints_in(self.directory)
-        # Three, and one more for each process killed after its first rename, before it removes what others left.
-        assert len(self._files) <= max(3, len(before) + 1), f"{self}\n{self._files}"
+        assert len(self._files) <= 3, f"{self}\n{self._files}"
         assert self._files or not before, f"{self}\nall checkpoints are gone"
         if self._files:
             notes: list[str] = []
@@ -253,11 +252,11 @@ class Journey:
         assert figures(answer) == self.expected.figures, f"{self}\nother figures"
         left = {name for name in os.listdir(self.directory) if not NAME.fullmatch(name)}
         assert left == {".lock"}, f"{self}\n{left}"
-        assert len(checkpoints_in(self.directory)) <= max(2, len(self._files)), str(self)
+        assert len(checkpoints_in(self.directory)) <= 3, str(self)
 
     def travel(self, kills: int) -> None:
         """Up to so many kills, every other one after a number of batches, so that all of the run is on the way."""
-        stage = max(2 * self.expected.batches // kills, 1)
+        stage = max(5 * self.expected.batches // (2 * kills), 1)
         for number in range(kills):
             by_batches = struck(self._strike("batch", self.random.randint(1, stage)))
             answer = self.live(self._any_kill() if number % 2 else by_batches, every=self.random.choice([20, 40, 80]))
@@ -308,9 +307,9 @@ CASES = {
     "sgdqn, balanced stream": "train rows.svm.xz --solver sgdqn --shuffle 150 --class-weights balanced",
     "zhang, balanced after counting": "train part-* --solver zhang --passes 2 --class-weights balanced",
     "folos, scaled, in order": "train rows.svm.gz --solver folos --l1 1e-4 --passes 2 --shuffle 0 --scale maxabs",
-    "adagrad, early stop": "train rows.svm --solver adagrad --holdout 7 --passes 5 --early-stop 1",
+    "adagrad, early stop": "train rows.svm --solver adagrad --eta0 2 --holdout 5 --passes 6 --early-stop 2",
     "ftrl, several files": "train part-* --solver ftrl --loss logistic --l1 1e-4",
-    "from the source": "train part-* --passes 2 --cache off --scale maxabs",
+    "from the source": "train part-* --passes 2 --cache off --scale standard",
     "classes found late": "train late.svm --passes 2",
     "certified": "train rows.svm --solver sgd --loss hinge --l2 1e-3 --passes 2 --objective",
     "tune": "tune rows.svm.zst --candidates 4 --passes 2 --shuffle 100",
@@ -321,7 +320,7 @@ MORE_CASES = {
     "balanced, shuffled stream": "train rows.svm.zst --class-weights balanced --shuffle 100",
     "balanced": "train rows.svm --class-weights balanced --passes 2",
     "scaled, held out": "train rows.svm.gz --scale maxabs --passes 2 --holdout 5",
-    "standardised stream": "train rows.svm.xz --scale standard --solver folos --l1 1e-4",
+    "scaled stream": "train rows.svm.xz --scale maxabs --solver folos --l1 1e-4",
     "tune mini-batches": "tune rows.svm --candidates 2 --set solver.name=pegasos --set solver.batch_size=13 --passes 2",
     "tune, several passes": "tune rows.svm --candidates 5 --passes 3",
 }
@@ -445,7 +444,7 @@ def test_stopped_while_a_lost_cache_is_made_again(server: Server, data: Path, tm
     assert standing(checkpoints_in(journey.directory)[-1]) >= before
 
 
-# What kills leave behind
+# What kills leave behind, and what they brought to light
 
 
 def test_kills_after_a_rename_do_not_pile_up_checkpoints(server: Server, data: Path, tmp_path: Path) -> None:
@@ -460,3 +459,9 @@ def test_bad_rows_that_were_skipped_before_a_kill_are_reported(server: Server, d
     assert journey.expected.figures["bad_rows"] == 1
     journey.live(struck(Strike("batch", journey.expected.batches - 3)))
     journey.end()
+
+
+@pytest.mark.xfail(raises=AssertionError, reason="numpy 2.4.6: np.negative(a, out=a) is wrong where a is x[::4]")
+def test_every_fourth_row_is_held_out_however_rows_are_cut(server: Server, data: Path, tmp_path: Path) -> None:
+    journey = Journey(server, data, tmp_path, "train rows.svm --holdout 4")
+    assert journey.expected.figures["holdout"]["examples"] == ROWS // 4
