@@ -174,7 +174,7 @@ class Run(ABC):
     def _restore(self, state: Tree) -> None:
         standing = state["standing"]
         self.number, self._inside = standing["pass"], standing["inside"]
-        if self._inside or self.number <= self.settings.solver.passes or self.settings.run.objective:
+        if standing["stage"] != "learned" or self.settings.run.objective:
             self.passes.restore(state["passes"], self._show_reading, inside=self._inside)
         self.feed.restore(state["feed"], inside=self._inside)
         self.start()
