@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import MEMORY
+from whole_runs import KilledError, Life, bits, lines
 
 import streamsvm.checkpoint
 import streamsvm.io.cache
@@ -31,8 +33,6 @@ from streamsvm.io import tensors
 from streamsvm.io.generations import CHECKPOINT, Generations
 from streamsvm.model import load_model
 from streamsvm.training import Outcome, train
-from tests.faults import MEMORY
-from tests.whole_runs import KilledError, Life, bits, lines
 
 ROWS = 600  # about 20 batches
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from whole_runs import A9A, lines
 
 import streamsvm.cli
 from streamsvm import load_model
 from streamsvm.io import tensors
 from streamsvm.io.generations import CHECKPOINT, NAME
-from tests.whole_runs import A9A, lines
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from whole_runs import KilledError, Life, lines
 
 import streamsvm.io.cache
 import streamsvm.solvers.base
@@ -18,7 +19,6 @@ from streamsvm.errors import DataError, ModelError
 from streamsvm.evaluate import evaluate
 from streamsvm.interrupts import Interrupted
 from streamsvm.training import Outcome, train
-from tests.whole_runs import KilledError, Life, lines
 
 ROWS = 1500
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_runs import KilledError, Life, lines
 
 import streamsvm.solvers.base
 import streamsvm.stream
 from streamsvm import load_model
 from streamsvm.config import load_settings
 from streamsvm.training import train
-from tests.whole_runs import KilledError, Life, lines
 
 pytest.importorskip("moto", reason="moto's S3 server is not installed")
 s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
