@@ -16,13 +16,13 @@ from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
+import faults
 import numpy as np
 import pytest
 
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io import generations, tensors
 from streamsvm.io.generations import CHECKPOINT, Generations, read_newest
-from tests import faults
 
 
 def no_note(text: str) -> None:
