@@ -19,7 +19,7 @@ import numpy as np
 from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.cache_place import Lasting, choose_path, remove_unfinished
 from streamsvm.errors import ConfigError, ModelError, SourceError
-from streamsvm.jit import kernel
+from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream, Tally
@@ -413,9 +413,15 @@ def marked(batch: Batch, first: int, every: int | None) -> Batch:
     if not every:
         return batch
     weights = batch.weights.copy()
-    held = weights[every - 1 - first % every :: every]
-    np.negative(held, out=held)
+    negate_every(weights, every - 1 - first % every, every)
     return batch._replace(weights=weights)
+
+
+@quick
+def negate_every(weights, first, step):
+    """Set the sign bit of every step-th weight; np.negative(x[::4], out=x[::4]) is wrong in numpy 2.4."""
+    for i in range(first, len(weights), step):
+        weights[i] = -weights[i]
 
 
 @kernel

@@ -12,11 +12,12 @@ from libsvm_twin import collect, row, rows_of, twin
 
 from streamsvm import cache_place
 from streamsvm import shuffle as shuffle_room
+from streamsvm.batch import Batch
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.io import cache as cache_room
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
-from streamsvm.passes import Passes
+from streamsvm.passes import Passes, marked
 from streamsvm.stream import Reading, Stream
 
 LINES = [b"%d %s" % (i % 2, b" ".join(b"%d:0.%d" % (j * 7 + i, i + 1) for j in range(i % 9))) for i in range(60)]
@@ -529,3 +530,15 @@ def test_rows_are_there_while_they_are_looked_at(path, home):
 def test_no_rows(put, home):
     assert all_passes(Passes(stream(put("empty", b"# nothing\n\n")), passes=3), 3) == [[]] * 3
     assert all_passes(Passes(stream(put("one", b"1 1:1")), passes=2), 2) == [[row(1, [1], [1])]] * 2
+
+
+@pytest.mark.parametrize("every", range(2, 20))
+def test_held_out_rows_are_marked_however_rows_are_cut(every):
+    """numpy 2.4 negates the wrong ones of x[::4] in place."""
+    rows = np.arange(300)
+    for first, size in ((0, 300), (3, 17), (10, 100), (7, 1), (5, 0)):
+        weights = np.where(rows[:size] % 3, 1.0, 0.0).astype(np.float32)
+        empty = np.empty(0, np.float32)
+        batch = Batch(np.zeros(size + 1, np.int64), empty.astype(np.uint32), empty, weights, weights)
+        held = np.signbit(marked(batch, first, every).weights)
+        assert held.tolist() == [(first + i + 1) % every == 0 for i in range(size)]
