@@ -7,6 +7,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from libsvm_twin import collect, row, rows_of, twin
 
