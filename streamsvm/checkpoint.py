@@ -218,17 +218,16 @@ class Checkpoints:
         if enough or time.monotonic() >= self._next_time:
             self._begin(snapshot())
 
-    def keep(self, snapshot: Callable[[], Snapshot]) -> bool:
-        """Take one now, and wait until it is written; False if it could not be."""
+    def keep(self, snapshot: Callable[[], Snapshot]) -> None:
+        """Take one now, and wait until it is written, or it is told that it could not be."""
         if not self.wanted:
-            return False
+            return
         try:
             self._wait()
             self._begin(snapshot())
             self._wait()
         except SourceError as error:
             self._note(f"warning: {error}")
-        return not self._failing
 
     @contextlib.contextmanager
     def at_interruption(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:

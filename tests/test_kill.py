@@ -406,6 +406,16 @@ def test_stopped_by_signals_it_goes_on_as_told(tmp_path: Path, monkeypatch: pyte
     assert (place / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
 
 
+def test_a_signal_loses_nothing(server: Server, data: Path, tmp_path: Path) -> None:
+    """The checkpoint that is taken then is the only one, and holds all batches so far."""
+    journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
+    answer = journey.live(struck(Strike("batch", 20, number=signal.SIGTERM)), every=10**6)
+    (newest,) = checkpoints_in(journey.directory)
+    assert answer["code"] == 143 and standing(newest) > (1, 1, ROWS // 3)
+    assert newest.name in answer["err"] and "to go on: " in answer["err"]
+    journey.end()
+
+
 LONG = 2.0  # seconds
 CTRL_C = {
     "batch": [Strike("batch", 3, number=signal.SIGINT, stall=LONG)],
@@ -462,5 +472,10 @@ def test_bad_rows_that_were_skipped_before_a_kill_are_reported(server: Server, d
 
 
 def test_every_fourth_row_is_held_out_however_rows_are_cut(server: Server, data: Path, tmp_path: Path) -> None:
-    journey = Journey(server, data, tmp_path, "train rows.svm --holdout 4")
+    """Killed when all rows are in the cache, and the last checkpoint is older: other batches come from there."""
+    journey = Journey(server, data, tmp_path, "train rows.svm --holdout 4 --passes 2")
     assert journey.expected.figures["holdout"]["examples"] == ROWS // 4
+    groups = -(-ROWS // 70)
+    journey.live(struck(Strike("batch", journey.expected.batches - groups + 1)), every=ROWS // 2)
+    assert (journey.directory / "rows.arrow").exists() and standing(checkpoints_in(journey.directory)[-1])[1] == 1
+    journey.end()

@@ -71,7 +71,7 @@ def _uploaded(url: str) -> Iterator[IO[bytes]]:
                 while piece := out.read(1 << 20):
                     target.write(piece)
         except Exception as error:
-            raise SourceError(f"{redact_url(url)}: cannot write: {reason(error)}") from error
+            raise SourceError(f"{redact_url(url)}: cannot write: {reason(error, url)}") from error
 
 
 def read_whole(url: str) -> bytes:
@@ -88,7 +88,7 @@ def read_whole(url: str) -> bytes:
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"{redact_url(url)}: cannot read: {reason(error)}") from error
+        raise SourceError(f"{redact_url(url)}: cannot read: {reason(error, url)}") from error
 
 
 def in_directory(place: str, name: str) -> str:
@@ -120,7 +120,7 @@ def names_in(place: str) -> list[str]:
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"{redact_url(place)}: cannot list: {reason(error)}") from error
+        raise SourceError(f"{redact_url(place)}: cannot list: {reason(error, place)}") from error
 
 
 def remove(url: str) -> None:
@@ -136,7 +136,7 @@ def remove(url: str) -> None:
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"{redact_url(url)}: cannot remove: {reason(error)}") from error
+        raise SourceError(f"{redact_url(url)}: cannot remove: {reason(error, url)}") from error
 
 
 def sync_directory(path: Path) -> None:

@@ -16,7 +16,16 @@ from typing import IO, NamedTuple
 
 from streamsvm.errors import ModelError, SourceError, StreamSvmError
 from streamsvm.io import tensors
-from streamsvm.io.files import in_directory, is_directory, local_path, names_in, read_whole, remove, written_atomically
+from streamsvm.io.files import (
+    in_directory,
+    is_directory,
+    local_path,
+    names_in,
+    read_whole,
+    remove,
+    sync_directory,
+    written_atomically,
+)
 from streamsvm.io.tensors import Array, Content, Kind
 from streamsvm.io.urls import is_local, reason, redact_url
 from streamsvm.places import private_directory, user_cache_directory
@@ -138,7 +147,9 @@ class Generations:
         """In the directory itself; for one that is elsewhere, beside this user's other files, if that can be."""
         if is_local(self.place):
             path = local_path(self.place)
-            path.mkdir(parents=True, exist_ok=True)
+            if not path.is_dir():
+                path.mkdir(parents=True, exist_ok=True)
+                sync_directory(path.absolute().parent)
             return path / LOCK
         with contextlib.suppress(RuntimeError):
             home = user_cache_directory() / "locks"

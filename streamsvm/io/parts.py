@@ -106,7 +106,7 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         remedy = f"pip install 'streamsvm[{extra}]'" if extra else reason(error)
         raise SourceError(f"{redact_url(url)}: reading {scheme}:// needs another package: {remedy}") from error
     except Exception as error:
-        raise SourceError(f"{redact_url(url)}: {reason(error)}") from error
+        raise SourceError(f"{redact_url(url)}: {reason(error, url)}") from error
 
 
 def _remote_parts(url: str) -> list[Part]:
@@ -123,7 +123,7 @@ def _remote_parts(url: str) -> list[Part]:
     except FileNotFoundError as error:
         raise SourceError(f"{redact_url(url)}: no such file") from error
     except Exception as error:
-        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {reason(error)}") from error
+        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {reason(error, url)}") from error
     if not infos:
         raise SourceError(f"{redact_url(url)}: no file matches")
     several = len(names) > 1 or names[0] != path
@@ -151,7 +151,7 @@ def open_part(part: Part, block_size: int | None = None) -> Any:
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"{part.shown}: cannot open: {reason(error)}") from error
+        raise SourceError(f"{part.shown}: cannot open: {reason(error, part.url)}") from error
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -171,5 +171,5 @@ def identified(part: Part) -> list[Any]:
             try:
                 kind, value = "content", content_digest(raw, part.size or 0)
             except Exception as error:
-                raise SourceError(f"{part.shown}: cannot read: {reason(error)}") from error
+                raise SourceError(f"{part.shown}: cannot read: {reason(error, part.url)}") from error
     return [part.shown, part.size, kind, value]

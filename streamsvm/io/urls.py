@@ -55,7 +55,22 @@ def redact_url(url: str) -> str:
     return url[: found.end()] + re.split(r"[?#]", rest, maxsplit=1)[0]
 
 
-def reason(error: Exception) -> str:
-    """What a foreign exception says, on one line, with every url in it redacted."""
+def reason(error: Exception, url: str = "") -> str:
+    """What a foreign exception says, on one line, with every url in it redacted, and what is secret in this one."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return re.sub(r"[\w+.:-]+://[^\s'\"<>]+", lambda found: redact_url(found.group()), " ".join(text.split()))
+    text = re.sub(r"[\w+.:-]+://[^\s'\"<>]+", lambda found: redact_url(found.group()), " ".join(text.split()))
+    for secret in _secrets(url):
+        text = text.replace(secret, "...")
+    return text
+
+
+def _secrets(url: str) -> list[str]:
+    """What `redact_url` leaves out, whole and in words, longest first: a bucket's name may be shown with it."""
+    found = _URL.search(url)
+    if not found:
+        return []
+    rest, kept = url[found.end() :], redact_url(url)[found.end() :]
+    start = rest.find(kept)
+    left_out = [rest[:start], rest[start + len(kept) :]]
+    words = {word for piece in left_out for word in [piece, *re.split(r"[:@?#&=]", piece)] if len(word) > 3}
+    return sorted(words, key=len, reverse=True)

@@ -73,3 +73,12 @@ def test_reasons():
 
 def test_extras_are_those_of_the_project():
     assert {extra for extra in REMOTE_EXTRAS.values() if extra} == {"s3", "gcs", "azure", "http"}
+
+
+def test_a_reason_does_not_tell_what_is_secret_in_the_url():
+    """Some libraries take user and password for a part of a bucket's name, and complain about it."""
+    url = "s3://somebody:p4ssw0rd@bucket/key?t0ken=abcdef#fr4gment"
+    text = reason(ValueError('Invalid bucket name "somebody:p4ssw0rd@bucket", see ?t0ken=abcdef or p4ssw0rd'), url)
+    assert text == 'Invalid bucket name "...bucket", see ?...=... or ...'
+    assert reason(ValueError("s3 is out of reach"), "s3://bucket/key") == "s3 is out of reach"
+    assert reason(ValueError("no bucket here"), "plain/path") == "no bucket here"
