@@ -19,6 +19,7 @@ import numpy as np
 from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.cache_place import Lasting, choose_path, remove_unfinished
 from streamsvm.errors import ConfigError, ModelError, SourceError
+from streamsvm.io.files import sync_file
 from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
@@ -62,6 +63,7 @@ class Passes:
         self._path = choose_path(cache, passes, stream, lasting, note)
         self._cache: Cache | None = None
         self._writer: CacheWriter | None = None  # while the cache is being written
+        self._unsynced = False  # whether a complete cache is to be brought to disk with the next checkpoint
         self._taken_up = False  # whether the next writing goes on with what an interrupted run has written
         self._buffer: ShuffleBuffer | None = None
         self._rows = 0  # of this pass that were handed on, where they come in order
@@ -192,12 +194,15 @@ class Passes:
 
     def sync(self) -> Callable[[], None]:
         """What brings the cache, as far as `state` speaks of it, to disk; may be called on another thread."""
-        writer = self._writer
+        writer, path = self._writer, self._path if self._unsynced else None
 
         def sync() -> None:
             try:
                 if writer is not None:
                     writer.sync()
+                elif path is not None:
+                    sync_file(path)
+                    self._unsynced = False
             except OSError as error:
                 raise SourceError(f"{self._path}: cannot write the cache: {error.strerror or error}") from error
 
@@ -213,25 +218,28 @@ class Passes:
             self._path = None
         elif self._path is None:
             raise SourceError("the run that was interrupted had a cache, and needs one to go on; see --cache")
-        else:
-            if "writer" in state and self._cache is not None and self.stream.skip_bad:
-                self._unfinish(state["writer"]["part"])
-            if self._cache is None and not self._go_on_writing(state):
-                self._note("the cache of the interrupted run is not here any more: reading the data to make it again")
-                self.fill(tick)
+        elif not self._take_up(state):
+            self._note("the cache of the interrupted run is not here any more: reading the data to make it again")
+            self.fill(tick)
         self._restored = state if inside else None
-
-    def _unfinish(self, part: str) -> None:
-        """A cache that was finished after the state was taken is cut back, so that bad rows in the rest are counted."""
-        assert self._path is not None and self._cache is not None
-        self._cache.close()
-        self._cache = None
-        self._path.rename(self._path.with_name(part))
 
     def restore_filling(self, state: State) -> None:
         """Begin the next `fill` where `state` was taken, if what was written then is still there."""
-        if self._path is not None and self._cache is None and self._go_on_writing(state):
+        if self._path is not None and self._take_up(state) and self._cache is None:
             self._restored = state
+
+    def _take_up(self, state: State) -> bool:
+        """Find the cache as it was when the state was taken, finished or not; False if it is gone.
+
+        One that was finished later is cut back to what was on disk then: what was written after that may be lost after
+        a power cut, and bad rows in the rest of the source are to be counted. A cache that is kept is on disk whole.
+        """
+        if "writer" in state and self._cache is not None and (self._temporary or self.stream.skip_bad):
+            assert self._path is not None
+            self._cache.close()
+            self._cache = None
+            self._path.rename(self._path.with_name(state["writer"]["part"]))
+        return self._cache is not None or self._go_on_writing(state)
 
     def _go_on_writing(self, state: State) -> bool:
         """Take up the unfinished cache of the interrupted run; False if that cannot be."""
@@ -272,8 +280,7 @@ class Passes:
         from streamsvm.io.cache import CacheWriter
 
         assert self._path is not None
-        lasts = self._lasting is not None or not self._temporary
-        return CacheWriter(self._path, self._fingerprint(), durable=lasts)
+        return CacheWriter(self._path, self._fingerprint(), durable=not self._temporary)
 
     def _caching(self, batches: Batches) -> Batches:
         """The batches, each written to the cache before it is handed on."""
@@ -297,6 +304,7 @@ class Passes:
             if self._writer is not None:
                 if self._try(writer.finish):
                     self._writer = None
+                    self._unsynced = self._temporary
                     self._open(self._path, fresh=True)
                 else:
                     self._drop_writer()

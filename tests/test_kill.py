@@ -419,14 +419,14 @@ def test_a_signal_loses_nothing(server: Server, data: Path, tmp_path: Path) -> N
 LONG = 2.0  # seconds
 CTRL_C = {
     "batch": [Strike("batch", 3, number=signal.SIGINT, stall=LONG)],
-    "checkpoint": [Strike("fsync", 3, number=signal.SIGINT, stall=LONG)],
-    "both": [Strike("fsync", number=0, stall=LONG), Strike("batch", 15, number=signal.SIGINT, stall=LONG)],
+    "checkpoint": [Strike("checkpoint written", number=signal.SIGINT, stall=LONG)],
+    "both": [Strike("checkpoint written", number=0, stall=LONG), Strike("batch", 15, number=signal.SIGINT, stall=LONG)],
 }
 
 
 @pytest.mark.parametrize("busy", ["batch", "checkpoint", "both"])
 def test_a_second_ctrl_c_ends_at_once(server: Server, data: Path, tmp_path: Path, busy: str) -> None:
-    """The first one comes in a batch, or a write to disk, that takes long; so there is no end until the second."""
+    """The first one comes in a batch, or a checkpoint, that takes long; so there is no end until the second."""
     journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
     answer = journey.live(Fate(tuple(CTRL_C[busy]), 0.4, signal.SIGINT))
     assert answer["code"] == 130 and answer["err"].endswith("streamsvm: interrupted\n")

@@ -139,6 +139,16 @@ def remove(url: str) -> None:
         raise SourceError(f"{redact_url(url)}: cannot remove: {reason(error, url)}") from error
 
 
+def sync_file(path: Path) -> None:
+    """Make a file and its name survive a power cut."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Make a rename in `path` survive a power cut, where the platform can."""
     if os.name != "posix":
