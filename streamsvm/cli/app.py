@@ -68,9 +68,6 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Any setting, as in --set data.max_line=64MB; may be repeated.")
 ]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the settings and exit.")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on from the last checkpoint, or begin if there is none yet.")
-]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
 
 
@@ -84,14 +81,13 @@ def train(
     objective: Annotated[
         bool, typer.Option("--objective", help="Read the data once more for the objective, and a gap if one is known.")
     ] = False,
-    resume: Resume = False,
     sets: Sets = None,
     print_config: PrintConfig = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
-    sets = [*(sets or []), *(["run.objective=true"] if objective else []), *_resume_setting(resume)]
+    sets = [*(sets or []), *(["run.objective=true"] if objective else [])]
     settings = settings_from(inputs, given, sets, FLAGS)
     if _printed(settings, print_config, quiet, without="tune"):
         return
@@ -112,14 +108,13 @@ def train(
 def tune(
     inputs: Inputs,
     given: dict[str, Any],
-    resume: Resume = False,
     sets: Sets = None,
     print_config: PrintConfig = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train many penalties (and solvers, and losses) side by side in one reading of the data, and keep the best."""
-    settings = settings_from(inputs, given, [*(sets or []), *_resume_setting(resume)], TUNE_FLAGS)
+    settings = settings_from(inputs, given, sets or [], TUNE_FLAGS)
     if _printed(settings, print_config, quiet, without="penalty"):
         return
     from streamsvm.cli.show import tune_summary
@@ -130,10 +125,6 @@ def tune(
         print(json.dumps(outcome.result))
     else:
         print(tune_summary(outcome.result, _model_text(outcome)))
-
-
-def _resume_setting(resume: bool) -> list[str]:
-    return ["checkpoint.resume=true"] if resume else []
 
 
 def _printed(settings: "Settings", print_config: bool, quiet: bool, *, without: str) -> bool:

@@ -22,6 +22,7 @@ class Flag(NamedTuple):
     words: tuple[str, ...] = ()  # what tab completion offers
     spelled: tuple[str, ...] = ()  # if it is not --name
     repeated: bool = False
+    switch: bool = False  # there or not, without a value
 
     def parameter(self, name: str) -> inspect.Parameter:
         option = typer.Option(
@@ -29,7 +30,8 @@ class Flag(NamedTuple):
             help=self.help,
             autocompletion=complete(*self.words) if self.words else None,
         )
-        kind = Annotated[list[str] | None if self.repeated else str | None, option]  # type: ignore[valid-type]
+        given = list[str] | None if self.repeated else bool | None if self.switch else str | None
+        kind = Annotated[given, option]  # type: ignore[valid-type]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
@@ -78,6 +80,7 @@ FLAGS = {
     "checkpoint": Flag("checkpoint.dir", "Directory or url for checkpoints, from which --resume goes on."),
     "every": Flag("checkpoint.every", "Time between two checkpoints, such as 30s or 10m. [default: 60s]"),
     "every_rows": Flag("checkpoint.every_rows", "Rows between two checkpoints, if that comes first."),
+    "resume": Flag("checkpoint.resume", "Go on from the last checkpoint, or begin if there is none yet.", switch=True),
 }  # fmt: skip
 
 OF_ONE_RUN = ("l2", "c", "l1", "solver", "loss", "init", "early_stop")
