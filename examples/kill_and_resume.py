@@ -1,6 +1,6 @@
 """A run is killed with SIGKILL, again and again, and goes on each time. Its model is that of a run left in peace.
 
-    python examples/kill_and_resume.py
+python examples/kill_and_resume.py
 """
 
 import subprocess
