@@ -255,16 +255,22 @@ class Journey:
         assert len(checkpoints_in(self.directory)) <= 3, str(self)
 
     def travel(self, kills: int) -> None:
-        """Up to so many kills, every other one after a number of batches, so that all of the run is on the way."""
-        stage = max(5 * self.expected.batches // (2 * kills), 1)
+        """Up to so many kills: in the first third, then in turn anywhere and further on in what remains of the run."""
+        early = struck(self._strike("batch", self.random.randint(1, max(self.expected.batches // 3, 1))))
         for number in range(kills):
-            by_batches = struck(self._strike("batch", self.random.randint(1, stage)))
-            answer = self.live(self._any_kill() if number % 2 else by_batches, every=self.random.choice([20, 40, 80]))
+            fate = early if number == 0 else self._any_kill() if number % 2 else self._later()
+            answer = self.live(fate, every=self.random.choice([20, 40, 80]))
             if answer["code"] != -signal.SIGKILL:  # it was quicker
                 assert self.kills, str(self)
                 self.check_end(answer)
                 return
         self.end()
+
+    def _later(self) -> Fate:
+        """In a batch of what remains; how many remain is known roughly, because not all have as many rows."""
+        share = 1.0 - self._progress[2] / self.expected.figures["examples"]
+        remaining = share * self.expected.batches
+        return struck(self._strike("batch", max(round(self.random.uniform(0.2, 0.8) * remaining), 1)))
 
     def _any_kill(self) -> Fate:
         """At some time, or at some moment if that comes first."""
@@ -304,7 +310,7 @@ CASES = {
     "asgd, stream": "train rows.svm.gz",
     "sgd, cached": "train rows.svm --solver sgd --passes 3",
     "pegasos, cache that is kept": f"train rows.svm.zst {MINI_BATCHES} --passes 2 --shuffle 200 --cache kept.arrow",
-    "sgdqn, balanced stream": "train rows.svm.xz --solver sgdqn --shuffle 150 --class-weights balanced",
+    "sgdqn, balanced stream": "train rows.svm.xz --solver sgdqn --shuffle 600 --class-weights balanced",
     "zhang, balanced after counting": "train part-* --solver zhang --passes 2 --class-weights balanced",
     "folos, scaled, in order": "train rows.svm.gz --solver folos --l1 1e-4 --passes 2 --shuffle 0 --scale maxabs",
     "adagrad, early stop": "train rows.svm --solver adagrad --eta0 2 --holdout 5 --passes 6 --early-stop 2",
@@ -312,7 +318,7 @@ CASES = {
     "from the source": "train part-* --passes 2 --cache off --scale standard",
     "classes found late": "train late.svm --passes 2",
     "certified": "train rows.svm --solver sgd --loss hinge --l2 1e-3 --passes 2 --objective",
-    "tune": "tune rows.svm.zst --candidates 4 --passes 2 --shuffle 100",
+    "tune": "tune rows.svm.zst --candidates 4 --passes 3 --shuffle 100",
     "tune several": "tune part-* --candidates 3 --solver asgd,ftrl --loss hinge,logistic",
 }
 MORE_CASES = {
