@@ -2,7 +2,17 @@
 
 A term is configuration, log line and compiled code at once: kernels call `loss.value` and `loss.slope` (the derivative
 by the score, with its true sign) on the same NamedTuple that Python prints. `loss.bend()` is the largest second
-derivative where slopes are unbounded, and 0 where they are bounded: see `safe_rate` in rows.py.
+derivative where slopes are unbounded, and 0 where they are bounded: see `safe_rate` in rows.py. A smooth loss has
+`loss.curvature`, the second derivative, or what stands for it where the slope has a kink.
+
+Solvers that prove how far they are from the optimum see a loss from its other side, as the best of many straight lines:
+
+    loss(s) = max over alpha of  dual_value(alpha) - alpha y s,      0 <= alpha <= ceiling
+
+so any alpha gives a lower bound, and -y slope(s) the best one. `dual_slope` is the derivative of `dual_value`, infinite
+at the ends for losses whose rows never come to rest there. `dual_step(alpha, margin, stiffness)` is the alpha' that
+makes dual_value(alpha') - margin (alpha' - alpha) - stiffness/2 (alpha' - alpha)^2 largest: a step on one row, whose
+margin y s grows by the stiffness with each unit of alpha.
 """
 
 import math
@@ -25,6 +35,18 @@ class Hinge(NamedTuple):
     def bend(self):
         return 0.0
 
+    def ceiling(self):
+        return 1.0
+
+    def dual_value(self, alpha):
+        return self.margin * alpha
+
+    def dual_slope(self, alpha):
+        return self.margin
+
+    def dual_step(self, alpha, margin, stiffness):
+        return min(1.0, max(0.0, alpha - (margin - self.margin) / stiffness))
+
 
 class SquaredHinge(NamedTuple):
     """max(0, margin - y s)^2"""
@@ -38,8 +60,23 @@ class SquaredHinge(NamedTuple):
     def slope(self, score, label):
         return -2.0 * label * max(0.0, self.margin - label * score)
 
+    def curvature(self, score, label):
+        return 2.0 if label * score < self.margin else 0.0
+
     def bend(self):
         return 2.0
+
+    def ceiling(self):
+        return math.inf
+
+    def dual_value(self, alpha):
+        return alpha * (self.margin - 0.25 * alpha)
+
+    def dual_slope(self, alpha):
+        return self.margin - 0.5 * alpha
+
+    def dual_step(self, alpha, margin, stiffness):
+        return max(0.0, alpha - (margin - self.margin + 0.5 * alpha) / (stiffness + 0.5))
 
 
 class SmoothedHinge(NamedTuple):
@@ -55,8 +92,24 @@ class SmoothedHinge(NamedTuple):
     def slope(self, score, label):
         return -label * min(1.0, max(0.0, self.margin - label * score) / self.width)
 
+    def curvature(self, score, label):
+        return 1.0 / self.width if 0.0 < self.margin - label * score < self.width else 0.0
+
     def bend(self):
         return 0.0
+
+    def ceiling(self):
+        return 1.0
+
+    def dual_value(self, alpha):
+        return alpha * (self.margin - 0.5 * self.width * alpha)
+
+    def dual_slope(self, alpha):
+        return self.margin - self.width * alpha
+
+    def dual_step(self, alpha, margin, stiffness):
+        step = (margin - self.margin + self.width * alpha) / (stiffness + self.width)
+        return min(1.0, max(0.0, alpha - step))
 
 
 class Logistic(NamedTuple):
@@ -75,8 +128,51 @@ class Logistic(NamedTuple):
             return -label * self.scale * small / (1.0 + small)
         return -label * self.scale / (1.0 + math.exp(margin))
 
+    def curvature(self, score, label):
+        small = math.exp(-abs(score) * self.scale)
+        return self.scale * self.scale * small / ((1.0 + small) * (1.0 + small))
+
     def bend(self):
         return 0.0
+
+    def ceiling(self):
+        return self.scale
+
+    def dual_value(self, alpha):
+        share = alpha / self.scale
+        if not 0.0 < share < 1.0:
+            return 0.0
+        return -share * math.log(share) - (1.0 - share) * math.log1p(-share)
+
+    def dual_slope(self, alpha):
+        if alpha <= 0.0:
+            return math.inf
+        return math.log(self.scale / alpha - 1.0) / self.scale if alpha < self.scale else -math.inf
+
+    def dual_step(self, alpha, margin, stiffness):
+        # alpha' = scale / (1 + exp(-t)) where t + scale (margin + stiffness (alpha' - alpha)) = 0: Newton on t, whose
+        # left side rises with a slope of 1 or more, kept between two ends
+        pull = self.scale * margin
+        push = self.scale * stiffness
+        low, high = -pull - push * (self.scale - alpha), -pull + push * alpha
+        t = min(high, max(low, -pull))
+        if 0.0 < alpha < self.scale:
+            t = min(high, max(low, math.log(alpha / (self.scale - alpha))))
+        for _ in range(50):
+            small = math.exp(-abs(t))
+            share = 1.0 / (1.0 + small) if t > 0.0 else small / (1.0 + small)
+            rest = t + pull + push * (self.scale * share - alpha)
+            if abs(rest) <= 1e-12 * (1.0 + abs(t)):
+                break
+            if rest > 0.0:
+                high = t
+            else:
+                low = t
+            t -= rest / (1.0 + push * self.scale * share * (1.0 - share))
+            if not low < t < high:
+                t = 0.5 * (low + high)
+        small = math.exp(-abs(t))
+        return self.scale / (1.0 + small) if t > 0.0 else self.scale * small / (1.0 + small)
 
 
 Loss = Hinge | SquaredHinge | SmoothedHinge | Logistic
@@ -106,6 +202,31 @@ def _bend(self):
     return getattr(self.instance_class, "bend", None)
 
 
+def _curvature(self, score, label):
+    return getattr(self.instance_class, "curvature", None)
+
+
+def _ceiling(self):
+    return getattr(self.instance_class, "ceiling", None)
+
+
+def _dual_value(self, alpha):
+    return getattr(self.instance_class, "dual_value", None)
+
+
+def _dual_slope(self, alpha):
+    return getattr(self.instance_class, "dual_slope", None)
+
+
+def _dual_step(self, alpha, margin, stiffness):
+    return getattr(self.instance_class, "dual_step", None)
+
+
 expose("value", _value)
 expose("bend", _bend)
 expose("slope", _slope)
+expose("curvature", _curvature)
+expose("ceiling", _ceiling)
+expose("dual_value", _dual_value)
+expose("dual_slope", _dual_slope)
+expose("dual_step", _dual_step)

@@ -54,6 +54,13 @@ def row_axpy(vector, indices, values, a, b, factor):
 
 
 @inlined
+def row_add(vector, indices, values, a, b, factor):
+    """vector[indices[k]] += factor * values[k], in double."""
+    for k in range(np.uint64(a), np.uint64(b)):
+        vector[indices[k]] += factor * np.float64(values[k])
+
+
+@inlined
 def measured_axpy(vector, indices, values, a, b, factor):
     """row_axpy, to the last bit; returns the squares of all numbers that it rounded, products and sums, together."""
     small = np.float32(factor)

@@ -1,0 +1,372 @@
+"""dcd: coordinate descent on the dual problem, block by block, with a proof of how far the optimum is.
+
+    minimise   P(w) = l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
+    maximise   D(alpha) = mean of c_i dual_value(alpha_i) - l2/2 ||w(alpha)||^2,    w(alpha) = sum of u_i alpha_i y_i x_i
+               u_i = c_i / (l2 N),   0 <= alpha_i <= ceiling;   D(alpha) <= P* <= P(w) for all alpha and w
+    each row   alpha' = loss.dual_step(alpha_i, y_i s_i, u_i ||x_i||^2);   w += u_i (alpha' - alpha_i) y_i x_i
+
+    C.-J. Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", 2008; logistic: H.-F. Yu, F.-L.
+    Huang, C.-J. Lin, 2011; blocks: H.-F. Yu et al., "Large linear classification when data cannot fit in memory", 2010;
+    rows that stay in memory: S. Matsushima et al., "Linear support vector machines via dual cached loops", 2012.
+    Cost per row: two walks over its features, one where nothing changes.
+
+alpha is a share of the customary dual variable's bound, so it means the same whatever l2 is. What fits into the memory
+is loaded once. More is read block by block, groups in a new random order each pass, the next block while one is learned
+from, rows in a new random order inside; rows with alpha strictly between its bounds are copied to a part of the memory
+where they stay for another pass, and learned from again after every block. Rows at a bound that they would not leave
+are left out (`resting`) until the next scan. A scan is a reading at fixed weights on all cores: it gives P and the gap,
+exactly, and finds out anew which rows may rest. It is made when the gap that was seen row by row is small enough.
+
+Nothing depends on time or threads; block size and the rows that stay depend on the memory, so a run with another
+budget ends at another point within the same tolerance. alpha alone says where a run stands: w is recomputed from it.
+
+Choose it for exact answers on sparse rows with many features. With few features and many rows `newton` is quicker.
+"""
+
+import math
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Float32s, Float64s
+from streamsvm.errors import ConfigError, ModelError
+from streamsvm.groups import Groups, MemoryGroups
+from streamsvm.jit import inlined, kernel, prefetch
+from streamsvm.rows import row_add, row_dot, row_norm2
+from streamsvm.shuffle import mixed, random_order
+from streamsvm.solvers.base import Problem, State
+from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
+from streamsvm.solvers.blocks import PAIR_BYTES, ROW_BYTES, Block, loaded
+from streamsvm.solvers.sums import Sums
+
+PARTS = 4  # of the memory: a block learned from, one being loaded, rows that stay, and those that will stay next
+SWEEPS = 2  # over a block that had to be loaded
+PIECE = 1 << 16  # rows between two ticks
+SCAN_AFTER = 10  # passes at most
+EARLY = 0.8  # a scan is made when the gap seen is this much below the one wanted: it is of earlier weights
+AHEAD = np.int64(2)  # rows whose memory is asked for early
+LINE = np.uint64(16)  # numbers of 4 bytes in a cache line
+
+# What a sweep adds up: the gap of the rows as they were found, what the dual gained, and the steepest slopes that were
+# found in the directions in which alpha may move.
+SEEN, GAINED, HIGHEST, LOWEST = range(4)
+
+
+RESTS, STAYS = np.uint8(1), np.uint8(2)  # marks of rows that need not be loaded
+
+
+class Plan(NamedTuple):
+    """How memory is used: all rows stay in it, or there are blocks of so many rows and features."""
+
+    resident: bool
+    rows: int
+    features: int
+    sweeps: int  # over each block that is loaded
+
+
+class Dcd(BatchSolver):
+    name = "dcd"
+
+    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = Surroundings()) -> None:
+        super().__init__(problem, groups, around)
+        if problem.bias.gain and not problem.bias.decay:
+            raise ConfigError("solver dcd cannot have a free bias: its proof needs one inside the penalty, or none")
+        left = around.memory - 16 * (groups.width + 1)  # w, and the model that is made of it
+        self.alpha = groups.column(np.float64, left // 4)
+        self.marks = groups.column(np.uint8, left // 16)
+        left -= sum(column.nbytes for column in (self.alpha, self.marks) if not isinstance(column, np.memmap))
+        self._left = max(left, 1 << 16)
+        self.plan = self._planned()
+        self._w = np.zeros(groups.width + 1)
+        self._dual = 0.0
+        self._rest_beyond = (math.inf, -math.inf)  # slopes of rows that may rest at a bound
+        self._begun = False  # whether there is anything to scan before the first pass
+        self._stale = False  # whether w must be recomputed from alpha
+        self._readable = groups  # where a scan reads: the groups, or the same rows in memory
+        self._home: Block | None = None  # all rows, if they stay
+        self._blocks: list[Block] = []  # else those that are loaded
+        self._staying: list[Block] = []  # rows that stay, and those that will next
+
+    def _planned(self) -> Plan:
+        rows, features = self.groups.rows, int(self.groups.features.sum())
+        if PAIR_BYTES * features + ROW_BYTES * rows <= self._left:
+            return Plan(True, rows, features, 1)
+        mean = features / max(rows, 1)
+        room = max(1, int(self._left / PARTS / (PAIR_BYTES * mean + ROW_BYTES)))
+        return Plan(False, room, max(1, int(room * mean)), SWEEPS)
+
+    def described(self) -> str:
+        """What memory is used for, in words."""
+        plan = self.plan
+        size = (PAIR_BYTES * plan.features + ROW_BYTES * plan.rows) / 1e6
+        if plan.resident:
+            return f"all {plan.rows:,} rows stay in memory ({size:,.1f} MB)"
+        return (
+            f"about {-(-self.groups.rows // plan.rows):,} blocks of {plan.rows:,} rows ({size:,.1f} MB), "
+            f"{plan.sweeps} sweeps over each; as many rows between their bounds stay in memory"
+        )
+
+    # Learning.
+
+    def learn(self) -> None:
+        self._load()
+        if self._stale:
+            self._recompute()
+        if self._begun and self._enough(self._scan()):
+            return
+        self._begun = True
+        while True:
+            for _ in range(SCAN_AFTER):
+                if self._pass() <= EARLY * self.around.limits.tol or self._over():
+                    break
+            if self._enough(self._scan()):
+                return
+
+    def _load(self) -> None:
+        plan, groups = self.plan, self.groups
+        if self._home is not None or self._blocks:
+            return
+        if not plan.resident:
+            self._blocks = [Block(plan.rows, plan.features) for _ in range(2)]
+            self._staying = [Block(plan.rows, plan.features) for _ in range(2)]
+            return
+        home = Block(plan.rows, plan.features)
+        for number in range(groups.count):
+            batch = groups.group(number)
+            home.take(batch, np.arange(groups.starts[number], groups.starts[number + 1]), np.arange(batch.rows))
+            self.around.tick(0)
+        home.choose(self.marks)
+        edges = groups.starts.tolist()
+        pieces = [home.batch.slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        self._home, self._readable = home, MemoryGroups(pieces, threads=groups.threads)
+
+    def _pass(self) -> float:
+        """Learn from all rows that do not rest; returns the relative gap as it was seen row by row."""
+        self.passes += 1
+        sums = np.array([0.0, 0.0, -math.inf, math.inf])
+        seed = mixed(self.around.seed, self.passes)
+        if self._home is not None:
+            self._sweep(self._home, seed, sums)
+        else:
+            self._pass_of_blocks(seed, sums)
+        high, low = float(sums[HIGHEST]), float(sums[LOWEST])
+        self._rest_beyond = (high if high > 0.0 else math.inf, low if low < 0.0 else -math.inf)
+        self._dual += self.problem.l2 * float(sums[GAINED])
+        seen = self.problem.l2 * float(sums[SEEN])
+        return seen / max(self._dual + seen, 1e-300)
+
+    def _pass_of_blocks(self, seed: int, sums: Float64s) -> None:
+        staying, next_staying = self._staying
+        staying.choose(self.marks, RESTS)
+        next_staying.clear()
+        self._keep(staying, next_staying)
+        order = random_order(self.groups.count, seed).tolist()
+        done = 0
+        with closing(loaded(self.groups, order, self.marks, self._blocks)) as blocks:
+            for block in blocks:
+                block.choose(self.marks)
+                for sweep in range(self.plan.sweeps):
+                    self._sweep(block, mixed(seed, done, sweep), sums, first=sweep == 0)
+                if staying.active:
+                    self._sweep(staying, mixed(seed, done, SWEEPS), sums, first=done == 0, marks=False)
+                self._keep(block, next_staying)
+                done += 1
+                if self._over():
+                    break
+        if not done:  # all rows that are awake stay in memory
+            for sweep in range(self.plan.sweeps):
+                self._sweep(staying, mixed(seed, done, sweep), sums, first=sweep == 0, marks=False)
+        self.marks[staying.numbers[: staying.rows]] &= ~STAYS
+        self.marks[next_staying.numbers[: next_staying.rows]] |= STAYS
+        self._staying = [next_staying, staying]
+
+    def _keep(self, block: Block, staying: Block) -> None:
+        """Copy the rows of a block that are between their bounds to those that stay, as long as there is room."""
+        loss = self.problem.loss
+        if math.isfinite(loss.dual_slope(0.0)):  # else rows are never at a bound
+            alpha = self.alpha[block.numbers[: block.rows]]
+            chosen = np.flatnonzero((alpha > 0.0) & (alpha < loss.ceiling()))
+            staying.take(block.batch, block.numbers, chosen)
+
+    def _sweep(self, block: Block, seed: int, sums: Float64s, *, first: bool = True, marks: bool = True) -> None:
+        """Learn from the rows in the block's order once; those that come to rest leave it, and are marked if wanted."""
+        block.mix(seed)
+        problem, kept = self.problem, 0
+        cost = 1.0 / (problem.l2 * max(self.groups.weight, 1e-300))
+        high, low = self._rest_beyond
+        for start in range(0, block.active, PIECE):
+            stop = min(start + PIECE, block.active)
+            kept = dcd_sweep(
+                block.batch, block.order, start, stop, kept, block.numbers, block.norms, problem.loss, cost,
+                problem.bias.gain, high, low, first, marks, self._w, self.alpha, self.marks, sums,
+            )  # fmt: skip
+            self.around.tick(stop - start)
+        block.active = int(kept)
+
+    def _scan(self) -> Figures:
+        """Exact figures over all rows, and which of them may rest."""
+        loss, l2 = self.problem.loss, self.problem.l2
+        bias = float(self._w[-1]) * math.sqrt(self.problem.bias.gain)
+        high, low = self._rest_beyond
+        groups = self._readable
+
+        def work(number: int, batch: Batch) -> tuple[int, tuple[float, float, float]]:
+            alpha, marks = groups.of(number, self.alpha), groups.of(number, self.marks)
+            return batch.rows, scan_pass(batch, loss, self._w, bias, alpha, marks, high, low)
+
+        total = np.zeros(3)
+        for rows, sums in groups.mapped(work):
+            total += sums
+            self.around.tick(rows)
+        mean, error, dual = (total / max(self.groups.weight, 1e-300)).tolist()
+        norm = 0.5 * l2 * float(np.sum(self._w * self._w))
+        self._dual = dual - norm
+        if self._home is not None:
+            self._home.choose(self.marks)
+        return Figures(norm + mean, self._dual, mean, error)
+
+    # What is learned.
+
+    def vector(self) -> Float64s:
+        return self._w
+
+    def start_from(self, weights: Float32s, bias: float) -> None:
+        """alpha as the slopes at these weights say; where a slope jumps, in between, close to the jump."""
+        vector = self._extended(weights, bias)
+        offset = float(vector[-1]) * math.sqrt(self.problem.bias.gain)
+        cost = 1.0 / (self.problem.l2 * max(self.groups.weight, 1e-300))
+        jumps = not hasattr(self.problem.loss, "curvature")
+        gain = self.problem.bias.gain
+
+        def work(number: int, batch: Batch) -> int:
+            alpha = self.groups.of(number, self.alpha)
+            alpha_pass(batch, self.problem.loss, vector, offset, cost, gain, jumps, alpha)
+            return batch.rows
+
+        for rows in self.groups.mapped(work):
+            self.around.tick(rows)
+        self._begun = self._stale = True
+
+    def with_penalty(self, l2: float) -> None:
+        self._w *= self.problem.l2 / l2
+        super().with_penalty(l2)
+
+    def _recompute(self) -> None:
+        sums = Sums(self._readable, self.problem, self._left // PARTS, self.around.tick)
+        self._w = sums.combination(self.alpha) / self.problem.l2
+        self._stale = False
+
+    def state(self) -> State:
+        alpha = self.groups.column(np.float64, 0 if isinstance(self.alpha, np.memmap) else self.alpha.nbytes)
+        alpha[:] = self.alpha
+        return {"alpha": alpha, "passes": self.passes}
+
+    def restore(self, state: State) -> None:
+        alpha = state["alpha"]
+        ceiling = self.problem.loss.ceiling()
+        if alpha.shape != self.alpha.shape or not bool(np.all((alpha >= 0.0) & (alpha <= ceiling))):
+            raise ModelError("the dual variables saved are not those of these rows")
+        self.alpha[:] = alpha
+        self.passes = int(state["passes"])
+        self._begun = self._stale = True
+
+
+@kernel
+def dcd_sweep(
+    batch, order, start, stop, kept, numbers, norms, loss, cost, gain, high, low, first, mark, vector, alphas, marks, sums
+):  # fmt: skip
+    """Learn from rows order[start:stop]; those that do not rest move to order[kept:], whose end is returned."""
+    indptr, indices, values, labels, weights = batch
+    root = math.sqrt(gain)
+    last = len(vector) - 1
+    bias = vector[last] * root
+    ceiling = loss.ceiling()
+    seen = gained = 0.0
+    highest, lowest = sums[HIGHEST], sums[LOWEST]
+    for place in range(start, stop):
+        i = order[place]
+        if place + AHEAD < stop:
+            fetch_row(indptr, indices, values, order[place + AHEAD])
+        c = np.float64(weights[i])
+        if c == 0.0:
+            continue
+        a, b = indptr[i], indptr[i + 1]
+        label = 2.0 * labels[i] - 1.0
+        margin = label * (row_dot(vector, indices, values, a, b) + bias)
+        alpha = alphas[numbers[i]]
+        u = cost * c
+        if first:
+            seen += u * (loss.value(margin, 1.0) + alpha * margin - loss.dual_value(alpha))
+        slope = margin - loss.dual_slope(alpha)
+        if (alpha == 0.0 and slope > high) or (alpha == ceiling and slope < low):
+            if mark:
+                marks[numbers[i]] |= RESTS
+            continue
+        order[kept] = i
+        kept += 1
+        if (alpha == 0.0 and slope >= 0.0) or (alpha == ceiling and slope <= 0.0):
+            highest, lowest = max(highest, 0.0), min(lowest, 0.0)
+            continue
+        highest, lowest = max(highest, slope), min(lowest, slope)
+        stiffness = u * (np.float64(norms[i]) + gain)
+        moved = loss.dual_step(alpha, margin, stiffness)
+        step = moved - alpha
+        if step != 0.0:
+            alphas[numbers[i]] = moved
+            gained += u * (loss.dual_value(moved) - loss.dual_value(alpha) - step * (margin + 0.5 * step * stiffness))
+            row_add(vector, indices, values, a, b, u * step * label)
+            bias += u * step * label * gain
+    if root > 0.0:
+        vector[last] = bias / root
+    sums[GAINED] += gained
+    if first:
+        sums[SEEN] += seen
+        sums[HIGHEST], sums[LOWEST] = highest, lowest
+    return kept
+
+
+@inlined
+def fetch_row(indptr, indices, values, i):
+    """Ask memory for a row to come: rows in random order are far from each other."""
+    k, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+    while k < end:
+        prefetch(indices, k)
+        prefetch(values, k)
+        k += LINE
+
+
+@kernel
+def scan_pass(batch, loss, vector, bias, alphas, marks, high, low):
+    """Sums of c loss, of c of the rows on the wrong side and of c dual_value(alpha); marks rows that may rest."""
+    indptr, indices, values, labels, weights = batch
+    ceiling = loss.ceiling()
+    total = wrong = dual = 0.0
+    for i in range(len(labels)):
+        c = np.float64(weights[i])
+        marks[i] |= RESTS
+        if c == 0.0:
+            continue
+        margin = (2.0 * labels[i] - 1.0) * (row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias)
+        total += c * loss.value(margin, 1.0)
+        dual += c * loss.dual_value(alphas[i])
+        if margin < 0.0 or (margin == 0.0 and labels[i] > 0.5):
+            wrong += c
+        slope = margin - loss.dual_slope(alphas[i])
+        if not ((alphas[i] == 0.0 and slope > high) or (alphas[i] == ceiling and slope < low)):
+            marks[i] &= ~RESTS
+    return total, wrong, dual
+
+
+@kernel
+def alpha_pass(batch, loss, vector, bias, cost, gain, jumps, alphas):
+    """alpha = -y slope(score); where slopes jump, the step from the middle that a row would make by itself."""
+    indptr, indices, values, labels, weights = batch
+    for i in range(len(labels)):
+        a, b = indptr[i], indptr[i + 1]
+        margin = (2.0 * labels[i] - 1.0) * (row_dot(vector, indices, values, a, b) + bias)
+        if jumps:
+            stiffness = cost * np.float64(weights[i]) * (row_norm2(values, a, b) + gain)
+            alphas[i] = loss.dual_step(0.5 * loss.ceiling(), margin, stiffness) if stiffness > 0.0 else 0.0
+        else:
+            alphas[i] = -loss.slope(margin, 1.0)
