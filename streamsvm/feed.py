@@ -82,13 +82,16 @@ class Feed:
             return Scaling.from_factors(kind, initial.scale)
         return Scaling(kind, dim=self._settings.features.given_width, memory=memory)
 
-    def prepare(self, tick: Tick) -> None:
-        """Find out from the cache what must be known before the first step; `tick` is called while that is filled."""
-        self._prepare(tick)
+    def prepare(self, tick: Tick, *, whole: bool = False) -> None:
+        """Find out from the cache what must be known before the first step; `tick` is called while that is filled.
+
+        With `whole` it is filled in any case, for a solver that needs `groups`.
+        """
+        self._prepare(tick, whole)
         self.class_weights = self._new_class_weights()
         self.preparing = False
 
-    def _prepare(self, tick: Tick) -> None:
+    def _prepare(self, tick: Tick, whole: bool) -> None:
         scaling = self.scaling if self.scaling is not None and not self.scaling.frozen else None
         needs_rows = self._settings.penalty.C is not None and self.rows is None
         if needs_rows and not self._passes.will_cache:
@@ -100,8 +103,8 @@ class Feed:
             *(["balanced weights depend on the number in each class"] if self._balanced else []),
             *(["scaling depends on all values"] if scaling else []),
         ]
-        if self._passes.filling or (reasons and self._passes.will_cache and not self._passes.cached):
-            if reasons:
+        if self._passes.filling or ((reasons or whole) and self._passes.will_cache and not self._passes.cached):
+            if reasons and not whole:
                 self._note(f"reading the data once before learning, because {' and '.join(reasons)}")
             self._passes.fill(tick)
         if self._passes.cached:
@@ -247,6 +250,17 @@ class Feed:
         self.class_weights = self._new_class_weights()
         self.features = self.bytes = 0
         self.preparing = False
+
+    def group(self, number: int) -> tuple[Batch, Bools | None]:
+        """A group of the cache as a visit has it, with the rows that are held out; any thread may ask."""
+        batch, held = self._passes.group(number), None
+        if self._settings.data.holdout:
+            held = np.signbit(batch.weights)
+            batch = batch._replace(weights=np.abs(batch.weights))
+        batch = self.classes.encode(batch)
+        if self.class_weights is not None:
+            batch = self.class_weights.apply(batch)
+        return (batch if self.scaling is None else self.scaling.scaled(batch)), held
 
     # Going on later.
 

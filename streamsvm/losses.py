@@ -190,6 +190,11 @@ def make_loss(name: str) -> Loss:
     return loss
 
 
+def smooth(name: str) -> bool:
+    """Whether a loss has a curvature."""
+    return hasattr(LOSSES[name], "curvature")
+
+
 def _value(self, score, label):
     return getattr(self.instance_class, "value", None)
 

@@ -110,6 +110,23 @@ class Passes:
         rows, _, labels = self._cache.summary()
         return rows, labels
 
+    def starts(self) -> Int64s:
+        """The number of the first row of each group of a complete cache, and at the end that of all rows."""
+        assert self._cache is not None
+        return np.append(self._cache.first_rows(), self.summary()[0])
+
+    def group(self, number: int) -> Batch:
+        """A group of a complete cache, its held-out rows marked; any thread may ask."""
+        assert self._cache is not None
+        batch: Batch = self._cache.group(number)
+        return marked(batch, int(self._cache.first_rows()[number]), self._holdout)
+
+    @property
+    def scratch(self) -> Path:
+        """Where a complete cache is, and other files of its size may be."""
+        assert self._path is not None
+        return self._path.parent
+
     def fill(self, tick: Tick = lambda rows: None) -> None:
         """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be."""
         if self._cache is None and self._path is not None:

@@ -4,7 +4,11 @@ from typing import NamedTuple, Protocol
 
 
 class Progress(NamedTuple):
-    """Where a run stands. `loss` and `error` are those of the current pass, each row predicted before it is learned."""
+    """Where a run stands.
+
+    `loss` and `error` are those of the current pass, each row predicted before it is learned; where there is an
+    `objective`, they are those of the weights that it belongs to, over all rows.
+    """
 
     pass_number: int
     passes: int
@@ -17,7 +21,8 @@ class Progress(NamedTuple):
     seconds: float
     fraction: float  # of the current pass; 0 where unknown
     objective: float | None = None
-    gap: float | None = None
+    dual: float | None = None  # no weights have an objective below
+    gap: float | None = None  # relative to the objective
 
 
 class Listener(Protocol):

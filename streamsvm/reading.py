@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from streamsvm.cache_place import Lasting, lasting_path
 from streamsvm.checkpoint import Checkpoints
-from streamsvm.config import Settings, expand
+from streamsvm.config import BatchSettings, Settings, expand
 from streamsvm.io.compression import Limits
 from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
 from streamsvm.io.source import Source
@@ -43,6 +43,17 @@ def memory_for_solvers(settings: Settings) -> int:
     return max(left // 2 if settings.checkpoint.dir else left, 1 << 20)
 
 
+def whole_data(settings: Settings) -> bool:
+    """Whether the solver goes over all rows again and again, and so needs them in the cache."""
+    return isinstance(settings.solver, BatchSettings)
+
+
+def memory_for_batch_solver(settings: Settings, rows: int, width: int) -> int:
+    """What is left when reading is over, less what the copies of a checkpoint take."""
+    copies = 8 * rows + 12 * width if settings.checkpoint.dir else 0
+    return max(settings.run.memory - FIXED_MEMORY - copies, 1 << 20)
+
+
 def training_stream(settings: Settings) -> Stream:
     data, features = settings.data, settings.features
     return Stream(
@@ -64,7 +75,7 @@ def training_passes(
     return Passes(
         stream,
         cache=settings.run.cache,
-        passes=settings.solver.passes + settings.run.objective,
+        passes=max(settings.solver.passes + settings.run.objective, 2 if whole_data(settings) else 1),
         mix_later=settings.data.shuffle != 0,
         holdout=settings.data.holdout,
         lasting=lasting_cache(checkpoints),

@@ -1,9 +1,10 @@
-"""What `train` and `tune` have in common: passes over the data, from the beginning or from a checkpoint.
+"""What all runs have in common: passes over the data, from the beginning or from a checkpoint.
 
     prepare --> pass 1 --> pass 2 ... --> learned        a checkpoint can be taken anywhere, between two batches
 
 A run is stopped and goes on where everything behind the parse pool is whole: the solver has learned the rows that were
 handed on, and what hands rows on counts them as gone. `state` and `restore` of each part speak of such moments only.
+`OnlineRun` is one whose solvers see batch after batch; others learn from all rows in their own way.
 """
 
 import time
@@ -13,14 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm import __version__
+from streamsvm.batch import Float32s
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config, understood
 from streamsvm.config import Settings
 from streamsvm.errors import ModelError
 from streamsvm.feed import Feed, StartOver, Visit
+from streamsvm.losses import make_loss
 from streamsvm.model import Model
 from streamsvm.passes import Passes
+from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import memory_for_solvers
+from streamsvm.solvers.base import SEEN, OnlineSolver, Problem, T, make_bias
 
 
 class Run(ABC):
@@ -52,14 +58,8 @@ class Run(ABC):
         """Make solvers that have learned nothing yet."""
 
     @abstractmethod
-    def begin_pass(self) -> None: ...
-
-    @abstractmethod
-    def learn_visit(self, visit: Visit) -> None:
-        """Learn the rows of a batch."""
-
-    @abstractmethod
-    def end_pass(self) -> None: ...
+    def make_passes(self) -> None:
+        """Learn from the rows, from where the run stands to the end."""
 
     @abstractmethod
     def model(self) -> Model:
@@ -77,9 +77,13 @@ class Run(ABC):
         """Go on where `state` was taken; after `start`."""
 
     @property
+    @abstractmethod
     def unfinished(self) -> bool:
         """Whether another pass is to be made."""
-        return self.number <= self.settings.solver.passes
+
+    # What a run may say.
+
+    needs_cache = False  # whether all rows must be in the cache before the first is learned
 
     # The passes.
 
@@ -89,28 +93,10 @@ class Run(ABC):
             return
         with self._checkpoints.at_interruption(self._snapshot):
             if not resumed:
-                self.feed.prepare(self._tick)
+                self.feed.prepare(self._tick, whole=self.needs_cache)
                 self.start()
-            while self.unfinished:
-                try:
-                    self._pass()
-                except StartOver:  # the cache is full now, and knows all classes
-                    self._inside = False
-                    self.start()
+            self.make_passes()
         self._checkpoints.keep(self._snapshot)
-
-    def _pass(self) -> None:
-        if not self._inside:
-            self.begin_pass()
-        self._inside = True
-        with closing(self.feed.visits(self.number, self._tick)) as visits:
-            for visit in visits:
-                self.learn_visit(visit)
-                self.listener.progress(self.progress())
-                self._tick(visit.batch.rows)
-        self.end_pass()
-        self._inside = False
-        self.number += 1
 
     # Going on later.
 
@@ -155,6 +141,36 @@ class Run(ABC):
             config=kept_config(self.settings),
         )
 
+    def model_with(
+        self, learned: tuple[Float32s, float], provenance: Tree, online: Tree, settings: Settings | None = None
+    ) -> Model:
+        """A model of these weights and bias, for the features as written, with how it came about."""
+        settings, (weights, bias), scaling = settings or self.settings, learned, self.feed.scaling
+        sources = [part.shown for part in self.passes.stream.source.parts]
+        return Model(
+            weights=weights if scaling is None else scaling.fold(weights),
+            bias=bias,
+            classes=self.feed.classes.names or [-1, 1],
+            loss=settings.loss,
+            scale=scaling.factors(len(weights)) if scaling is not None else None,
+            recipe=self.feed.recipe(),
+            config=kept_config(settings),
+            provenance={"streamsvm": __version__, "sources": sources, **provenance},
+            online=online,
+        )
+
+    def report_bad_rows(self) -> None:
+        tally = self.passes.stream.tally
+        if tally.bad_rows:
+            self.listener.note(f"skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}")
+
+    def refuse_other_features(self, model: Model) -> None:
+        """ModelError if the model to begin with has its features made in another way."""
+        if model.recipe != self.feed.recipe():
+            raise ModelError(
+                f"the initial model has features {model.recipe}, this run has {self.feed.recipe()}; they must agree"
+            )
+
     def _resumed(self) -> bool:
         """Go on from a checkpoint; False if there is none, or one from before learning, where `prepare` goes on."""
         state, self._checkpoints.state = self._checkpoints.state, None  # its memory is wanted again soon
@@ -179,3 +195,60 @@ class Run(ABC):
         self.feed.restore(state["feed"], inside=self._inside)
         self.start()
         self.restore(state["own"])
+
+
+class OnlineRun(Run):
+    """A run whose solvers learn row by row, in the order in which rows are handed on."""
+
+    @abstractmethod
+    def begin_pass(self) -> None: ...
+
+    @abstractmethod
+    def learn_visit(self, visit: Visit) -> None:
+        """Learn the rows of a batch."""
+
+    @abstractmethod
+    def end_pass(self) -> None: ...
+
+    @property
+    def unfinished(self) -> bool:
+        return self.number <= self.settings.solver.passes
+
+    def make_passes(self) -> None:
+        while self.unfinished:
+            try:
+                self._pass()
+            except StartOver:  # the cache is full now, and knows all classes
+                self._inside = False
+                self.start()
+
+    def _pass(self) -> None:
+        if not self._inside:
+            self.begin_pass()
+        self._inside = True
+        with closing(self.feed.visits(self.number, self._tick)) as visits:
+            for visit in visits:
+                self.learn_visit(visit)
+                self.listener.progress(self.progress())
+                self._tick(visit.batch.rows)
+        self.end_pass()
+        self._inside = False
+        self.number += 1
+
+    def model_of(self, settings: Settings, solver: OnlineSolver, learned: tuple[Float32s, float]) -> Model:
+        """The model that a solver has learned."""
+        provenance = {
+            "examples": int(solver.scalars[SEEN]),
+            "passes": settings.solver.passes,
+            "l2": solver.problem.l2,
+            "l1": solver.problem.penalty.l1,
+            "eta0": solver.step_size,
+            "objective": None,
+            "gap": None,
+        }
+        online = {"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size}
+        return self.model_with(learned, provenance, online, settings)
+
+
+def make_problem(settings: Settings, loss: str, l2: float, l1: float) -> Problem:
+    return Problem(make_loss(loss), make_penalty(l2, l1), make_bias(settings.bias.kind, settings.bias.scale))

@@ -7,23 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm import __version__, interrupts
+from streamsvm import interrupts
 from streamsvm.batch import Float32s
-from streamsvm.checkpoint import Checkpoints, Tree, kept_config
-from streamsvm.config import Settings, expand
-from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
+from streamsvm.checkpoint import Checkpoints, Tree
+from streamsvm.config import AsgdSettings, BatchSettings, Settings, expand
+from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.evaluate import evaluate
-from streamsvm.feed import Feed, Visit
+from streamsvm.feed import Visit
+from streamsvm.fitting import Fitting
 from streamsvm.holdout import Holdout
-from streamsvm.losses import make_loss
+from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
-from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream
-from streamsvm.runs import Run
+from streamsvm.runs import OnlineRun, make_problem
 from streamsvm.solvers import OnlineSolver, make_solver
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, Problem, T, loss_pass, make_bias
+from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, loss_pass
 
 
 class Outcome(NamedTuple):
@@ -49,11 +49,27 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     With `settings.checkpoint` a run that was killed can go on later, and ends with the same model. Ctrl-C and SIGTERM
     then raise `interrupts.Interrupted`, a KeyboardInterrupt, after a last checkpoint.
     """
+    started = time.perf_counter()
+    settings = chosen_solver(settings, listener)
     with checkpointed(settings, "train", listener) as (passes, checkpoints):
-        run = _Training(settings, passes, checkpoints, listener, time.perf_counter())
+        kind = Fitting if isinstance(settings.solver, BatchSettings) else _Training
+        run = kind(settings, passes, checkpoints, listener, started)
         run.learn()
-        run.measure_objective()
     return finish(settings, run.model(), run.result())
+
+
+def chosen_solver(settings: Settings, listener: Listener) -> Settings:
+    """The settings, with an online solver in place of `auto` where no other will do; the rest is chosen later."""
+    if settings.solver.name != "auto":
+        return settings
+    if not make_source(settings, settings.data.train or ()).repeatable:
+        why = "the input may never end"
+    elif settings.bias.kind == "free" and not smooth(settings.loss):
+        why = f"the optimum with {settings.loss} and a free bias cannot be proven"
+    else:
+        return settings
+    listener.note(f"solver asgd, because {why}")
+    return settings.model_copy(update={"solver": AsgdSettings(init=settings.solver.init)})
 
 
 @contextmanager
@@ -91,40 +107,7 @@ def solver_options(settings: Settings, initial: Model | None = None) -> dict[str
     return options
 
 
-def make_problem(settings: Settings, loss: str, l2: float, l1: float) -> Problem:
-    return Problem(make_loss(loss), make_penalty(l2, l1), make_bias(settings.bias.kind, settings.bias.scale))
-
-
-def make_model(
-    settings: Settings, feed: Feed, passes: Passes, solver: OnlineSolver, learned: tuple[Float32s, float]
-) -> Model:
-    """The model with what is known about how it came about; its weights are for the features as written."""
-    weights, bias = learned
-    scale = feed.scaling.factors(len(weights)) if feed.scaling is not None else None
-    return Model(
-        weights=weights if feed.scaling is None else feed.scaling.fold(weights),
-        bias=bias,
-        classes=feed.classes.names or [-1, 1],
-        loss=settings.loss,
-        scale=scale,
-        recipe=feed.recipe(),
-        config=kept_config(settings),
-        provenance={
-            "streamsvm": __version__,
-            "sources": [part.shown for part in passes.stream.source.parts],
-            "examples": int(solver.scalars[SEEN]),
-            "passes": settings.solver.passes,
-            "l2": solver.problem.l2,
-            "l1": solver.problem.penalty.l1,
-            "eta0": solver.step_size,
-            "objective": None,
-            "gap": None,
-        },
-        online={"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size},
-    )
-
-
-class _Training(Run):
+class _Training(OnlineRun):
     """One training run: a solver, and what is told about it."""
 
     def __init__(
@@ -159,10 +142,7 @@ class _Training(Run):
         return self.memory * solver_bytes // (solver_bytes + others)
 
     def _continue_from(self, model: Model, solver: OnlineSolver) -> None:
-        if model.recipe != self.feed.recipe():
-            raise ModelError(
-                f"the initial model has features {model.recipe}, this run has {self.feed.recipe()}; they must agree"
-            )
+        self.refuse_other_features(model)
         solver.start_from(model.learned_weights(), model.bias)
         solver.scalars[T] = float(model.online.get("t", 0.0))
 
@@ -176,9 +156,10 @@ class _Training(Run):
                 f"{self.best.number}, whose weights are kept"
             )
         self.solver.finish()
-        self._report_bad_rows()
+        self.report_bad_rows()
         if self.solver.scalars[SEEN] == 0:
             raise DataError("there is no row to learn from")
+        self._measure_objective()
 
     @property
     def unfinished(self) -> bool:
@@ -228,7 +209,7 @@ class _Training(Run):
             kept = self.solver.weights() if self.settings.solver.early_stop else (self.solver.vector[:0], 0.0)
             self.best = Best(number, loss, error, *kept)
 
-    def measure_objective(self) -> None:
+    def _measure_objective(self) -> None:
         """The objective over all rows that were learned, if asked for: one more reading."""
         if not self.settings.run.objective:
             return
@@ -269,11 +250,6 @@ class _Training(Run):
             fraction=self.passes.fraction,
         )
 
-    def _report_bad_rows(self) -> None:
-        tally = self.passes.stream.tally
-        if tally.bad_rows:
-            self.listener.note(f"skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}")
-
     # Going on later.
 
     def state(self) -> Tree:
@@ -312,7 +288,7 @@ class _Training(Run):
         return (self.objective - bound) / self.objective if self.objective > 0.0 else 0.0
 
     def model(self) -> Model:
-        model = make_model(self.settings, self.feed, self.passes, self.solver, self._weights())
+        model = self.model_of(self.settings, self.solver, self._weights())
         model.provenance |= {"passes": self.passes_done, "objective": self.objective, "gap": self._gap()}
         return model
 

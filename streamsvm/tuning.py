@@ -24,11 +24,11 @@ from streamsvm.holdout import Holdout
 from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.runs import Run
-from streamsvm.solvers import OnlineSolver, make_solver
+from streamsvm.runs import OnlineRun, make_problem
+from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
-from streamsvm.training import Outcome, checkpointed, finish, make_model, make_problem, solver_options
+from streamsvm.training import Outcome, checkpointed, finish, solver_options
 
 DEFAULT_HOLDOUT = 10
 
@@ -75,6 +75,10 @@ def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
 def candidates_of(settings: Settings) -> list[Candidate]:
     """All combinations; ConfigError if a solver cannot minimise one of the penalties."""
     tuned, penalty = settings.tune, settings.penalty
+    if tuned.solver is None and settings.solver.name not in SOLVERS:
+        raise ConfigError(
+            f"solver {settings.solver.name} cannot be tuned side by side; use train --path, or one of {', '.join(SOLVERS)}"
+        )
     if penalty.C is not None:
         raise ConfigError("penalty.C cannot be tuned: tune.l2 names the penalties to try")
     if settings.solver.init is not None:
@@ -273,7 +277,7 @@ def _grouped(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-class _Tuning(Run):
+class _Tuning(OnlineRun):
     """One search: the contest, and what is told about it."""
 
     def __init__(
@@ -380,7 +384,7 @@ class _Tuning(Run):
 
     def _model(self, place: int) -> Model:
         settings, solver = chosen(self.settings, self.contest.candidates[place]), self.contest.solver(place)
-        return make_model(settings, self.feed, self.passes, solver, solver.weights())
+        return self.model_of(settings, solver, solver.weights())
 
     def state(self) -> Tree:
         places = {candidate: k for k, candidate in enumerate(self.all)}

@@ -10,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from streamsvm.config import Settings
 
-SOLVERS = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
+ONLINE = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
+EXACT = ("dcd", "newton", "bmrm", "ocas", "auto")  # which prove how far the optimum is
+SOLVERS = (*ONLINE, *EXACT)
 LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
 
 
@@ -55,7 +57,10 @@ FLAGS = {
         "penalty.C", "LIBLINEAR's scale of the penalty, instead of --l2: l2 = 1/(C rows).", spelled=("--C",)
     ),
     "l1": Flag("penalty.l1", "Penalty that makes weights exactly zero (folos, adagrad, ftrl)."),
-    "passes": Flag("solver.passes", "Sweeps over the data. [default: 1]"),
+    "path": Flag("penalty.path", "Several l2, such as 1e-6..1e-2, each from where the one before ended (exact solvers)."),
+    "passes": Flag("solver.passes", "Sweeps over the data. [default: 1; exact solvers: at most 1000]"),
+    "tol": Flag("solver.tol", "Exact solvers stop at this relative gap, which is proven. [default: 1e-3]"),
+    "time": Flag("solver.time", "Exact solvers stop after so long, such as 10m."),
     "eta0": Flag("solver.eta0", "First step size. [default: chosen on the first rows]"),
     "init": Flag("solver.init", "Model to continue from."),
     "test": Flag("data.test", "Data to evaluate on afterwards; may be repeated.", repeated=True),
@@ -83,12 +88,12 @@ FLAGS = {
     "resume": Flag("checkpoint.resume", "Go on from the last checkpoint, or begin if there is none yet.", switch=True),
 }  # fmt: skip
 
-OF_ONE_RUN = ("l2", "c", "l1", "solver", "loss", "init", "early_stop")
+OF_ONE_RUN = ("l2", "c", "l1", "path", "solver", "loss", "init", "early_stop", "tol", "time")
 TUNE_FLAGS = {
     "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),
     "l1": Flag("tune.l1", "L1 penalties to try, each with every l2 (folos, adagrad, ftrl)."),
     "candidates": Flag("tune.candidates", "Values to try of a range. [default: 16]"),
-    "solver": Flag("tune.solver", "A solver, or several such as asgd,ftrl. [default: asgd]", SOLVERS),
+    "solver": Flag("tune.solver", "A solver, or several such as asgd,ftrl. [default: asgd]", ONLINE),
     "loss": Flag("tune.loss", "A loss, or several such as hinge,logistic. [default: squared_hinge]", LOSSES),
     "by": Flag("tune.by", "What the best has least of: loss or error. [default: loss]", ("loss", "error")),
     **{name: flag for name, flag in FLAGS.items() if name not in OF_ONE_RUN},

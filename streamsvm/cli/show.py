@@ -9,10 +9,14 @@ from streamsvm.progress import Progress
 
 EVERY_SECONDS = 15.0
 HEADER = f"{'pass':>5} {'examples':>13} {'MB':>9} {'MB/s':>7} {'loss':>9} {'error':>8} {'new loss':>9} {'new err':>8}"
+PROOF_HEADER = f"{'pass':>5} {'examples':>13} {'seconds':>9} {'objective':>12} {'at least':>12} {'gap':>9} {'error':>8}"
 
 
 class Lines:
-    """A line whenever the number of examples has doubled, or fifteen seconds have passed."""
+    """A line whenever the number of examples has doubled, or fifteen seconds have passed.
+
+    Of a solver that proves its gap: whenever that is known anew, if it is less than two thirds of the one shown last.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -27,6 +31,9 @@ class Lines:
 
     def progress(self, now: Progress) -> None:
         self._first = self._first or now
+        if now.objective is not None:
+            self._prove(now)
+            return
         if self._now is not None and now.pass_number != self._now.pass_number and self._before is not self._now:
             self._show(self._now)
         self._now = now
@@ -43,6 +50,23 @@ class Lines:
         self._shown_at = now.seconds
         self._before = now
 
+    def _prove(self, now: Progress) -> None:
+        fresh = self._now is None or (now.objective, now.gap) != (self._now.objective, self._now.gap)
+        self._now = now
+        if not fresh:
+            return
+        before = self._before
+        late = now.seconds - self._shown_at >= EVERY_SECONDS
+        if before is None or before.gap is None or now.gap is None or now.gap < before.gap / 1.5 or late:
+            self._show_proof(now)
+
+    def _show_proof(self, now: Progress) -> None:
+        if self._before is None:
+            self.header(PROOF_HEADER)
+        self.proof_line(now)
+        self._shown_at = now.seconds
+        self._before = now
+
     def _rate(self, now: Progress) -> float | None:
         """MB/s since the previous line."""
         since = self._before or self._first
@@ -50,16 +74,23 @@ class Lines:
             return None
         return (now.bytes - since.bytes) / 1e6 / (now.seconds - since.seconds)
 
-    def header(self) -> None:
-        print(HEADER, file=self._out)
+    def header(self, text: str = HEADER) -> None:
+        print(text, file=self._out)
+
+    def proof_line(self, now: Progress) -> None:
+        print(proof_row(now), file=self._out, flush=True)
 
     def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
         print(row(now, rate, new_loss, new_error), file=self._out, flush=True)
 
     def end(self) -> None:
         """The last line, if it has not been shown."""
-        if self._now is not None and self._now is not self._before:
+        if self._now is None or self._now is self._before:
+            return
+        if self._now.objective is None:
             self._show(self._now)
+        elif self._before is None or self._now.gap != self._before.gap or self._now.objective != self._before.objective:
+            self._show_proof(self._now)
 
     def close(self) -> None:
         """Leave the terminal as it was, however the run ended."""
@@ -69,6 +100,15 @@ def row(now: Progress, rate: float | None, new_loss: float, new_error: float) ->
     return (
         f"{now.pass_number:>5} {now.examples:>13,} {now.bytes / 1e6:>9,.1f} {f'{rate:,.0f}' if rate else '':>7} "
         f"{now.loss:>9.5f} {100 * (now.error or 0):>7.2f}% {new_loss:>9.5f} {100 * new_error:>7.2f}%"
+    )
+
+
+def proof_row(now: Progress) -> str:
+    dual = f"{now.dual:>12.7f}" if now.dual is not None else f"{'':>12}"
+    gap = f"{max(now.gap, 0.0):>9.2e}" if now.gap is not None else f"{'':>9}"
+    return (
+        f"{now.pass_number:>5} {now.examples:>13,} {now.seconds:>9,.1f} {now.objective:>12.7f} {dual} {gap} "
+        f"{100 * (now.error or 0):>7.2f}%"
     )
 
 
@@ -97,8 +137,11 @@ class JsonLines(Lines):
         if self._notes is not None:
             print(text, file=self._notes, flush=True)
 
-    def header(self) -> None:
+    def header(self, text: str = HEADER) -> None:
         pass
+
+    def proof_line(self, now: Progress) -> None:
+        self.line(now, None, now.loss or 0.0, now.error or 0.0)
 
     def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
         shown = {
@@ -111,6 +154,7 @@ class JsonLines(Lines):
             "new_loss": new_loss,
             "new_error": new_error,
             "objective": now.objective,
+            "dual": now.dual,
             "gap": now.gap,
             "seconds": now.seconds,
         }
@@ -144,8 +188,11 @@ class Live(Lines):
         style = "yellow" if text.startswith("warning") else "dim"
         self._bar.console.print(text, style=style, soft_wrap=True, markup=False)
 
-    def header(self) -> None:
-        self._bar.console.print(HEADER, style="bold")
+    def header(self, text: str = HEADER) -> None:
+        self._bar.console.print(text, style="bold")
+
+    def proof_line(self, now: Progress) -> None:
+        self._bar.console.print(proof_row(now), markup=False)
 
     def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
         self._bar.console.print(row(now, rate, new_loss, new_error), markup=False)
@@ -201,9 +248,8 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         f"trained  {result['examples']:,} examples, {passes}, {result['seconds']:.2f} s",
     ]
     if result["loss"] is not None:
-        lines.append(
-            f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % (rows predicted, then learned)"
-        )
+        how = "all rows, with the weights at the end" if "tol" in result else "rows predicted, then learned"
+        lines.append(f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % ({how})")
     if result["holdout"]:
         held = result["holdout"]
         lines.append(
@@ -212,6 +258,8 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         )
     if result["objective"] is not None or result["dual"] is not None:
         lines.append("optimum  " + certificate(result))
+    if result.get("path"):
+        lines.append(f"path     best --l2 {result['l2']:g} of {len(result['path'])} (least loss on held-out rows)")
     if result["zeros"] is not None:
         lines.append(f"weights  {result['zeros']:,} of {result['dim']:,} are exactly zero")
     if result.get("test"):

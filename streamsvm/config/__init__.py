@@ -26,13 +26,15 @@ from streamsvm.config.schema import (
     check,
     schema,
 )
-from streamsvm.config.solvers import SOLVER_SETTINGS, Section, SolverSettings
+from streamsvm.config.solvers import SOLVER_SETTINGS, AsgdSettings, BatchSettings, Section, SolverSettings
 from streamsvm.config.wording import expand, format_duration, format_size, parse_duration, parse_size
 from streamsvm.config.yaml_text import Problems, dump, plain
 from streamsvm.io.urls import redact_url
 
 __all__ = [
     "DEFAULT_L2",
+    "AsgdSettings",
+    "BatchSettings",
     "BiasSettings",
     "CheckpointSettings",
     "DataSettings",

@@ -38,8 +38,11 @@ from streamsvm.config.kinds import (
 from streamsvm.config.layers import Shape, unknown_key
 from streamsvm.config.solvers import (
     DEFAULT_SOLVER,
+    LOSSES,
+    ONLINE,
     SOLVER_SETTINGS,
     AsgdSettings,
+    BatchSettings,
     Section,
     SolverSettings,
     solver_tree,
@@ -47,7 +50,6 @@ from streamsvm.config.solvers import (
 from streamsvm.config.wording import one_of, show
 
 DEFAULT_L2 = 1e-6
-LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
 
 
 class DataSettings(Section, title="data"):
@@ -131,22 +133,29 @@ class PenaltySettings(Section, title="penalty"):
     l1: NotNegative | None = Field(
         default=None, description="Weight of the sum of absolute weights, which makes many of them exactly zero."
     )
+    path: Grid = Field(
+        default=None,
+        description="Several values of l2, such as 1e-6..1e-2 or a list, each learned from where the one before ended; "
+        "the best on held-out rows (data.holdout) is kept.",
+    )
 
     @property
     def is_default(self) -> bool:
         """Nothing was chosen, so DEFAULT_L2 applies."""
-        return self.l2 is None and self.C is None and not self.l1
+        return self.l2 is None and self.C is None and not self.l1 and self.path is None
 
     @property
     def kind(self) -> str:
         """What a solver must be able to minimise."""
-        squared = self.C is not None or self.is_default or bool(self.l2)
+        squared = self.C is not None or self.is_default or bool(self.l2) or self.path is not None
         return ("elastic_net" if squared else "l1") if self.l1 else "l2" if squared else "none"
 
     @model_validator(mode="after")
     def _one_scale(self) -> "PenaltySettings":
         if self.l2 is not None and self.C is not None:
             raise ValueError("l2 and C cannot be combined")
+        if self.path is not None and (self.l2 is not None or self.C is not None):
+            raise ValueError("path takes the place of l2 and C, and cannot be combined with them")
         return self
 
 
@@ -210,7 +219,7 @@ class TuneSettings(Section, title="tune"):
     l2: Grid = Field(default="1e-07..0.01", description="Values of penalty.l2: a range, or a list.")
     l1: Grid = Field(default=None, description="Values of penalty.l1, each with every l2; null keeps penalty.l1.")
     candidates: Count = Field(default=16, description="How many values of a range to try, evenly on a log scale.")
-    solver: names_among(tuple(SOLVER_SETTINGS)) = Field(  # type: ignore[valid-type]
+    solver: names_among(ONLINE) = Field(  # type: ignore[valid-type]
         default=None, description="Solvers to compare; null takes solver.name alone."
     )
     loss: names_among(LOSSES) = Field(  # type: ignore[valid-type]
@@ -262,6 +271,8 @@ SHAPE = Shape(
         **dict.fromkeys(("scaling", "normalize", "standardize"), "features.scale"),
         **dict.fromkeys(("l1_ratio", "sparsity"), "penalty.l1"),
         **dict.fromkeys(("lr", "learning_rate", "step_size", "eta"), "solver.eta0"),
+        **dict.fromkeys(("tolerance", "epsilon", "eps", "stopping_criterion"), "solver.tol"),
+        **dict.fromkeys(("max_time", "time_limit", "timeout"), "solver.time"),
         **dict.fromkeys(("epochs", "max_iter", "iterations", "n_iter"), "solver.passes"),
         **dict.fromkeys(("algorithm", "optimizer", "method"), "solver.name"),
         **dict.fromkeys(("n_jobs", "workers", "num_threads"), "run.threads"),
@@ -313,6 +324,23 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
         wish = "have an L1 penalty" if settings.penalty.l1 else "go without penalty.l2"
         key = "l1" if settings.penalty.l1 else "l2"
         found.append((("penalty", key), f"solver {solver.name} cannot {wish}; solvers that can: {able}"))
+    for wish, able, what in (("loss", "losses", "learn loss"), ("bias", "biases", "have bias")):
+        chosen = settings.loss if wish == "loss" else settings.bias.kind
+        if chosen not in getattr(solver, able):
+            others = ", ".join(name for name, other in SOLVER_SETTINGS.items() if chosen in getattr(other, able))
+            ways = " or ".join(getattr(solver, able))
+            found.append(
+                ((wish,), f"solver {solver.name} cannot {what} {chosen}: use {ways}, or one of the solvers {others}")
+            )
+    if isinstance(solver, BatchSettings) and settings.run.cache == "off":
+        found.append((("run", "cache"), f"solver {solver.name} reads the data many times, and needs the cache"))
+    if settings.penalty.path is not None and not isinstance(solver, BatchSettings):
+        able = ", ".join(name for name, other in SOLVER_SETTINGS.items() if issubclass(other, BatchSettings))
+        found.append(
+            (("penalty", "path"), f"solver {solver.name} cannot follow a path: use streamsvm tune, or one of {able}")
+        )
+    elif settings.penalty.path is not None and not settings.data.holdout:
+        found.append((("penalty", "path"), "needs held-out rows to choose by: set data.holdout (--holdout 10)"))
     if solver.early_stop and not settings.data.holdout:
         found.append((("solver", "early_stop"), "needs held-out rows: set data.holdout (--holdout 10)"))
     if settings.checkpoint.resume and settings.checkpoint.dir is None:

@@ -5,9 +5,11 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from streamsvm.config.kinds import Count, Positive, Step, Text
+from streamsvm.config.kinds import Count, Duration, Fraction, Positive, Step, Text
 
 PROXIMAL = ("l2", "l1", "elastic_net", "none")  # kinds of penalty that solvers with a proximal step can have
+LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
+SMOOTH_LOSSES = ("squared_hinge", "smoothed_hinge", "logistic")
 
 
 class Section(BaseModel):
@@ -28,18 +30,38 @@ class AnySolver(Section):
     """What every solver has."""
 
     short = "name"
-    penalties: ClassVar[tuple[str, ...]] = ("l2",)
+    penalties: ClassVar[tuple[str, ...]] = ("l2",)  # that it can have
+    losses: ClassVar[tuple[str, ...]] = LOSSES
+    biases: ClassVar[tuple[str, ...]] = ("penalised", "free", "none")
     name: str = Field(default="", description="The algorithm.")
     passes: Count = Field(default=1, description="Sweeps over the training data.")
+    init: Text | None = Field(default=None, description="Model file to continue from; null starts at zero.")
+
+
+class OnlineSettings(AnySolver):
+    """What every solver has that learns row by row, and may see each of them only once."""
+
     early_stop: Count | None = Field(
         default=None,
         description="Stop when so many passes brought no smaller loss on held-out rows (data.holdout), and keep the "
         "weights of the best pass.",
     )
-    init: Text | None = Field(default=None, description="Model file to continue from; null starts at zero.")
 
 
-class SteppingSolver(AnySolver):
+class BatchSettings(AnySolver):
+    """What every solver has that goes over all rows until it is proven to be close to the optimum."""
+
+    biases = ("penalised", "none")
+    early_stop: ClassVar[None] = None
+    tol: Positive = Field(
+        default=1e-3,
+        description="Stop when the objective is proven to be at most this share of itself above the least possible.",
+    )
+    passes: Count = Field(default=1000, description="Stop after so many readings of the training data.")
+    time: Duration = Field(default=None, description="Stop after so long, such as 30s, 10m or 2h; null has no limit.")
+
+
+class SteppingSolver(OnlineSettings):
     """What every solver with a step size has."""
 
     eta0: Step = Field(default="auto", description="First step size; auto tries several on the first rows.")
@@ -63,7 +85,7 @@ class ZhangSettings(SteppingSolver, title="solver: zhang"):
     name: Literal["zhang"] = Field(default="zhang", description="The algorithm.")
 
 
-class PegasosSettings(AnySolver, title="solver: pegasos"):
+class PegasosSettings(OnlineSettings, title="solver: pegasos"):
     """Pegasos: sub-gradient steps on small batches with a fixed schedule."""
 
     name: Literal["pegasos"] = Field(default="pegasos", description="The algorithm.")
@@ -101,6 +123,42 @@ class FtrlSettings(SteppingSolver, title="solver: ftrl"):
     beta: Positive = Field(default=1.0, description="Damps the first steps of a feature.")
 
 
+class DcdSettings(BatchSettings, title="solver: dcd"):
+    """Dual coordinate descent, block by block: the exact optimum, with a proof."""
+
+    name: Literal["dcd"] = Field(default="dcd", description="The algorithm.")
+
+
+class NewtonSettings(BatchSettings, title="solver: newton"):
+    """Trust-region Newton: the exact optimum where features are few and rows many; needs a smooth loss."""
+
+    losses = SMOOTH_LOSSES
+    biases = ("penalised", "free", "none")
+    name: Literal["newton"] = Field(default="newton", description="The algorithm.")
+    hessian_sample: Fraction = Field(
+        default=1.0, description="Share of the rows, above 0, from which curvature is measured."
+    )
+
+
+class BmrmSettings(BatchSettings, title="solver: bmrm"):
+    """Bundle method: cutting planes, one for each reading of the data."""
+
+    name: Literal["bmrm"] = Field(default="bmrm", description="The algorithm.")
+
+
+class OcasSettings(BatchSettings, title="solver: ocas"):
+    """Cutting planes with an exact line search: no reading makes the objective worse."""
+
+    name: Literal["ocas"] = Field(default="ocas", description="The algorithm.")
+
+
+class AutoSettings(BatchSettings, title="solver: auto"):
+    """Chooses when the data is known: asgd where it may never end, newton for few features and many rows, else dcd."""
+
+    biases = ("penalised", "free", "none")
+    name: Literal["auto"] = Field(default="auto", description="The algorithm.")
+
+
 SolverSettings = (
     SgdSettings
     | AsgdSettings
@@ -110,6 +168,11 @@ SolverSettings = (
     | FolosSettings
     | AdagradSettings
     | FtrlSettings
+    | DcdSettings
+    | NewtonSettings
+    | BmrmSettings
+    | OcasSettings
+    | AutoSettings
 )
 DEFAULT_SOLVER = "asgd"
 SOLVER_SETTINGS: dict[str, type[AnySolver]] = {
@@ -121,7 +184,13 @@ SOLVER_SETTINGS: dict[str, type[AnySolver]] = {
     "folos": FolosSettings,
     "adagrad": AdagradSettings,
     "ftrl": FtrlSettings,
+    "dcd": DcdSettings,
+    "newton": NewtonSettings,
+    "bmrm": BmrmSettings,
+    "ocas": OcasSettings,
+    "auto": AutoSettings,
 }
+ONLINE = tuple(name for name, model in SOLVER_SETTINGS.items() if issubclass(model, OnlineSettings))
 
 
 def solver_tree(value: object) -> object:

@@ -150,6 +150,14 @@ class Scaling:
             self._total = float(running_pass(batch, order, self._term, self._statistics, self._total, self._values))
         return batch._replace(values=self._values[:last])
 
+    def scaled(self, batch: Batch) -> Batch:
+        """The batch with values scaled by factors that are fixed, in a new array; any thread may ask."""
+        assert self._factors is not None, "the factors are not fixed yet"
+        first, last = int(batch.indptr[0]), int(batch.indptr[-1])
+        values = np.empty(last, np.float32)
+        scale_pass(batch.indices, batch.values, first, last, self._factors, values)
+        return batch._replace(values=values)
+
     def factors(self, width: int) -> Float32s:
         """What the values of features 0 .. width - 1 are multiplied by, in a new array; 1 where nothing is known."""
         factors = np.ones(width, np.float32)

@@ -12,6 +12,7 @@ what a killed process has written of it another can go on with.
 import contextlib
 import json
 import os
+import threading
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,7 @@ class Cache:
         if not self._reader.schema.equals(_schema({})):
             raise ModelError(f"{path}: the cache is damaged: its columns are not those of a cache")
         self._sound: set[int] = set()
+        self._reading = threading.Lock()
 
     @property
     def groups(self) -> int:
@@ -305,7 +307,10 @@ class Cache:
         return edges
 
     def group(self, number: int) -> Batch:
-        """A group as a batch that shares the file's pages; its first use checks what kernels rely on."""
+        """A group as a batch that shares the file's pages; its first use checks what kernels rely on.
+
+        Any thread may ask.
+        """
         batch = self._load(number)
         if number not in self._sound:
             if not _increasing(batch):
@@ -335,7 +340,8 @@ class Cache:
 
     def _record(self, number: int) -> pa.RecordBatch:
         try:
-            return self._reader.get_batch(number)
+            with self._reading:
+                return self._reader.get_batch(number)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(number, error) from error
 

@@ -3,9 +3,12 @@
 from typing import Any
 
 from streamsvm.errors import ConfigError
+from streamsvm.groups import Groups
 from streamsvm.solvers.adagrad import Adagrad
 from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
+from streamsvm.solvers.batch import BatchSolver, Surroundings
+from streamsvm.solvers.dcd import Dcd
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
 from streamsvm.solvers.pegasos import Pegasos
@@ -17,6 +20,8 @@ SOLVERS: dict[str, type[OnlineSolver]] = {
     solver.name: solver for solver in (Asgd, Sgd, Pegasos, Sgdqn, Zhang, Folos, Adagrad, Ftrl)
 }
 
+BATCH_SOLVERS: dict[str, type[BatchSolver]] = {solver.name: solver for solver in (Dcd,)}
+
 
 def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     """The solver of that name; ConfigError names the solvers that can minimise the penalty if this one cannot."""
@@ -27,10 +32,20 @@ def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     return SOLVERS[name](problem, **options)
 
 
+def make_batch_solver(
+    name: str, problem: Problem, groups: Groups, around: Surroundings, **options: Any
+) -> BatchSolver:
+    """The solver of that name for finite data."""
+    return BATCH_SOLVERS[name](problem, groups, around, **options)
+
+
 __all__ = [
+    "BATCH_SOLVERS",
     "SOLVERS",
     "Adagrad",
     "Asgd",
+    "BatchSolver",
+    "Dcd",
     "Folos",
     "Ftrl",
     "OnlineSolver",
@@ -38,5 +53,6 @@ __all__ = [
     "Sgd",
     "Sgdqn",
     "Zhang",
+    "make_batch_solver",
     "make_solver",
 ]

@@ -95,6 +95,13 @@ class BatchSolver(ABC):
     @abstractmethod
     def restore(self, state: State) -> None: ...
 
+    # What a solver may say.
+
+    def described(self) -> str:
+        """How it goes about it, given the data and the memory, in words."""
+        groups = self.groups
+        return f"{groups.rows:,} rows in {groups.count:,} groups, each reading on {groups.threads} threads"
+
     # What users of a solver call.
 
     def weights(self) -> tuple[Float32s, float]:
@@ -106,6 +113,7 @@ class BatchSolver(ABC):
         """Another weight of the penalty; what was learned is where learning begins again."""
         self.problem = self.problem._replace(penalty=self.problem.penalty._replace(l2=l2))  # type: ignore[arg-type]
         self.figures = None
+        self.passes = 0
 
     # What solvers share.
 

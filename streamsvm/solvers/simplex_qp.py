@@ -3,12 +3,11 @@
     maximise   b.x - 1/2 x'Gx      over   x >= 0,  sum of x = 1          (G positive semidefinite, some hundreds wide)
 
 An active set: x moves to the optimum of those that are positive; whatever becomes 0 on the way leaves, and then the one
-with the steepest gradient enters, until none is steeper than the others. On the simplex sigma x'11'x is a constant, so
-G + sigma 11' may stand for G: a Cholesky factor of its active part, which grows by a row and shrinks by rotations, gives
-each direction in s^2 steps (P. Wolfe, "Finding the nearest point in a polytope", 1976). Rows that depend on others
-make the factor singular: a pivot is never smaller than a tiny share of its diagonal, and as the length of a step is
-taken from G itself, the direction along which G is flat then leads to where another x becomes 0.
-Gradients are computed anew from x in each step, so that errors of the factor do not stay.
+with the steepest gradient enters, until none is steeper than the others. On the simplex x'11'x is a constant, so that
+G + sigma 11' may stand for G: a Cholesky factor of its active part, which grows by a row and shrinks by rotations,
+gives each direction in s^2 steps (P. Wolfe, "Finding the nearest point in a polytope", 1976). One that depends on the
+active ones enters in exchange for another: x moves along the direction in which G is flat until an x becomes 0.
+Gradients and lengths of steps are taken from x and G themselves, so that errors of the factor do not stay.
 """
 
 import numpy as np
@@ -16,18 +15,17 @@ import numpy as np
 from streamsvm.batch import Float64s
 from streamsvm.jit import kernel
 
-SMALLEST_PIVOT = 1e-14  # relative to the diagonal
-ROUNDING = 4.0 * 2.0**-52
+DEPENDENT = 1e-13  # a pivot no larger than this share of the diagonal is nothing but rounding
+ROUNDING = 2.0**-50
+MOST_STALLS = 5  # steps that gain nothing
 
 
 def best_mixture(gram: Float64s, offsets: Float64s, start: Float64s) -> tuple[Float64s, float]:
     """The x that makes b.x - 1/2 x'Gx largest, from a guess; and a bound of how much larger it could be."""
     x = np.maximum(start, 0.0)
-    total = float(x.sum())
-    if not 0.0 < total < np.inf:
+    if not 0.0 < float(x.sum()) < np.inf:
         x[:] = 0.0
-        x[np.argmax(offsets - 0.5 * np.diag(gram))] = total = 1.0
-    x /= total
+        x[np.argmax(offsets - 0.5 * np.diag(gram))] = 1.0
     return x, float(active_set(gram, offsets, x))
 
 
@@ -35,117 +33,99 @@ def best_mixture(gram: Float64s, offsets: Float64s, start: Float64s) -> tuple[Fl
 def active_set(gram, offsets, x):
     """Improves x in place; returns the largest gradient less the mean one, which no x can gain more than."""
     n = len(x)
-    spread = 0.0
-    for i in range(n):
-        spread += gram[i, i] / n
+    spread = np.trace(gram) / n
     spread = spread if spread > 0.0 else 1.0
     active, factor = np.empty(n, np.int64), np.empty((n, n))
+    slopes, ones, direction = np.empty(n), np.empty(n), np.empty(n)
     count = 0
     for i in range(n):
         if x[i] > 0.0:
-            count = grow(gram, spread, active, factor, count, i)
-    slopes, ones, direction = np.empty(n), np.empty(n), np.empty(n)
-    entered, idle = -1, 0
-    gap = np.inf
+            if grown(gram, spread, active, factor, count, i):
+                count += 1
+            else:
+                x[i] = 0.0
+    x /= np.sum(x)
+    entered, gap, stalls = -1, np.inf, 0
     for _ in range(20 * n + 100):
-        rounding = gradient(gram, offsets, x, active, count, slopes)
-        mean = mean_slope(slopes, x, active, count)
+        mean, rounding = gradient(gram, offsets, x, slopes)
         for a in range(count):
             direction[a], ones[a] = slopes[active[a]] - mean, 1.0
         solve(factor, count, direction)
         solve(factor, count, ones)
-        share = total(direction, count) / total(ones, count)
-        for a in range(count):
-            direction[a] -= share * ones[a]
-
-        length, blocking = step(gram, slopes, mean, x, active, count, direction)
-        for a in range(count):
-            x[active[a]] = max(0.0, x[active[a]] + length * direction[a])
+        direction[:count] -= ones[:count] * (np.sum(direction[:count]) / np.sum(ones[:count]))
+        length, blocking = move(gram, slopes, mean, x, active, count, direction)
         if blocking >= 0:
-            i = active[blocking]
-            x[i] = 0.0
-            count = shrink(active, factor, count, blocking)
-            if i == entered and length == 0.0:  # rounding alone made it look steep
+            if length == 0.0 and active[blocking] == entered:  # rounding alone made it look steep
                 break
+            count = shrink(active, factor, count, blocking)
             continue
 
-        rounding = gradient(gram, offsets, x, active, count, slopes)
-        mean = mean_slope(slopes, x, active, count)
-        steepest, before = np.argmax(slopes), gap
-        gap = slopes[steepest] - mean
-        if gap <= rounding:
+        mean, rounding = gradient(gram, offsets, x, slopes)
+        entered, before = np.argmax(slopes), gap
+        gap = slopes[entered] - mean
+        stalls = stalls + 1 if gap >= before else 0
+        if gap <= rounding or stalls > MOST_STALLS:
             break
-        idle = idle + 1 if gap >= before else 0
-        if idle > 5:
-            break
-        if x[steepest] == 0.0 and not contains(active, count, steepest):
-            entered = steepest
-            count = grow(gram, spread, active, factor, count, steepest)
-    whole = 0.0
-    for i in range(n):
-        whole += x[i]
-    for i in range(n):
-        x[i] /= whole
-    gradient(gram, offsets, x, active, count, slopes)
-    return max(0.0, slopes[np.argmax(slopes)] - mean_slope(slopes, x, active, count))
+        if x[entered] == 0.0:
+            count = enter(gram, offsets, spread, x, active, factor, count, entered, slopes, direction)
+            if count < 0:
+                break
+    x /= np.sum(x)
+    mean, rounding = gradient(gram, offsets, x, slopes)
+    return max(0.0, np.max(slopes) - mean)
 
 
 @kernel
-def gradient(gram, offsets, x, active, count, slopes):
-    """slopes = b - Gx; returns what rounding can have done to them."""
-    largest = 0.0
+def enter(gram, offsets, spread, x, active, factor, count, i, slopes, direction):
+    """Makes i active, in exchange for another if it must be; returns how many are, or -1 where that gains nothing."""
+    while not grown(gram, spread, active, factor, count, i):
+        direction[:count] = -factor[count, :count]
+        direction[count] = 1.0
+        solve_upper(factor, count, direction)
+        mean, _ = gradient(gram, offsets, x, slopes)
+        _, blocking = move(gram, slopes, mean, x, active, count + 1, direction)
+        if blocking < 0:
+            return -1
+        count = shrink(active, factor, count, blocking)
+    return count + 1
+
+
+@kernel
+def gradient(gram, offsets, x, slopes):
+    """slopes = b - Gx; returns their mean, and what rounding can have done to them."""
+    mean = largest = 0.0
     for i in range(len(x)):
         total = size = 0.0
-        for a in range(count):
-            term = gram[i, active[a]] * x[active[a]]
-            total += term
-            size += abs(term)
+        for j in range(len(x)):
+            total += gram[i, j] * x[j]
+            size += abs(gram[i, j]) * x[j]
         slopes[i] = offsets[i] - total
+        mean += x[i] * slopes[i]
         largest = max(largest, abs(offsets[i]) + size)
-    return ROUNDING * largest
+    return mean, ROUNDING * largest
 
 
 @kernel
-def mean_slope(slopes, x, active, count):
-    total = weight = 0.0
-    for a in range(count):
-        total += x[active[a]] * slopes[active[a]]
-        weight += x[active[a]]
-    return total / weight
-
-
-@kernel
-def step(gram, slopes, mean, x, active, count, direction):
-    """How far to go: to the optimum along the direction, or to where the first x becomes 0, and which."""
+def move(gram, slopes, mean, x, active, count, direction):
+    """To the optimum along the direction, or to where the first x becomes 0: returns how far, and where that stands."""
     gain = curvature = 0.0
     for a in range(count):
         gain += (slopes[active[a]] - mean) * direction[a]
         for b in range(count):
             curvature += direction[a] * gram[active[a], active[b]] * direction[b]
+    length, blocking = (gain / curvature if curvature > 0.0 else np.inf), -1
     if not gain > 0.0:
         return 0.0, -1
-    length = gain / curvature if curvature > 0.0 else np.inf
-    blocking = -1
     for a in range(count):
         if direction[a] < 0.0 and x[active[a]] < -direction[a] * length:
             length, blocking = x[active[a]] / -direction[a], a
-    return (length, blocking) if length < np.inf else (0.0, -1)
-
-
-@kernel
-def contains(active, count, i):
+    if length == np.inf:
+        return 0.0, -1
     for a in range(count):
-        if active[a] == i:
-            return True
-    return False
-
-
-@kernel
-def total(numbers, count):
-    result = 0.0
-    for a in range(count):
-        result += numbers[a]
-    return result
+        x[active[a]] = max(0.0, x[active[a]] + length * direction[a])
+    if blocking >= 0:
+        x[active[blocking]] = 0.0
+    return length, blocking
 
 
 @kernel
@@ -155,6 +135,12 @@ def solve(factor, count, right):
         for b in range(a):
             right[a] -= factor[a, b] * right[b]
         right[a] /= factor[a, a]
+    solve_upper(factor, count, right)
+
+
+@kernel
+def solve_upper(factor, count, right):
+    """right = L'^-1 right, in place."""
     for a in range(count - 1, -1, -1):
         right[a] /= factor[a, a]
         for b in range(a):
@@ -162,19 +148,19 @@ def solve(factor, count, right):
 
 
 @kernel
-def grow(gram, spread, active, factor, count, i):
-    """One more row of L, for i."""
+def grown(gram, spread, active, factor, count, i):
+    """Writes the row of L for i; False if it depends on those above."""
     rest = gram[i, i] + spread
-    smallest = SMALLEST_PIVOT * rest
+    smallest = DEPENDENT * rest
     for a in range(count):
         value = gram[i, active[a]] + spread
         for b in range(a):
             value -= factor[count, b] * factor[a, b]
         factor[count, a] = value / factor[a, a]
         rest -= factor[count, a] * factor[count, a]
-    factor[count, count] = np.sqrt(max(rest, smallest))
     active[count] = i
-    return count + 1
+    factor[count, count] = np.sqrt(max(rest, smallest))
+    return rest > smallest
 
 
 @kernel

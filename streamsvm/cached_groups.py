@@ -1,0 +1,56 @@
+"""The cache of a run as groups of rows that are ready to be learned from: coded, weighted, scaled.
+
+Held-out rows have weight 0. What solvers must know of all rows is found out in one reading, on all cores.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Float32s
+from streamsvm.errors import DataError
+from streamsvm.feed import Feed
+from streamsvm.groups import Groups
+from streamsvm.passes import Passes, Tick
+
+
+class Surveyed(NamedTuple):
+    features: int
+    width: int
+    weight: float
+
+
+class CachedGroups(Groups):
+    """The rows of a complete cache; `dim` is the number of weights if the settings fix it."""
+
+    def __init__(self, feed: Feed, passes: Passes, *, dim: int, threads: int, tick: Tick) -> None:
+        self._feed = feed
+        self._passes = passes
+        starts = passes.starts()
+        super().__init__(starts, np.zeros(len(starts) - 1, np.int64), dim, 0.0, threads=threads, scratch=passes.scratch)
+
+        def survey(number: int, batch: Batch) -> Surveyed:
+            width = 0 if dim else batch.width
+            return Surveyed(batch.features, width, float(batch.weights.sum(dtype=np.float64)))
+
+        for number, found in enumerate(self.mapped(survey)):
+            self.features[number] = found.features
+            self.width = max(self.width, found.width)
+            self.weight += found.weight
+            tick(int(starts[number + 1] - starts[number]))
+        if not self.weight > 0.0:
+            raise DataError("there is no row to learn from" + (", or all weights are 0" if self.rows else ""))
+
+    def group(self, number: int) -> Batch:
+        batch, held = self._feed.group(number)
+        return batch if held is None else batch._replace(weights=np.where(held, np.float32(0.0), batch.weights))
+
+    def held_out(self, number: int) -> Batch:
+        """A group in which only the held-out rows have weight."""
+        batch, held = self._feed.group(number)
+        assert held is not None
+        return batch._replace(weights=np.where(held, batch.weights, np.float32(0.0)))
+
+    def marks(self, number: int) -> tuple[Float32s, Float32s]:
+        batch = self.group(number)
+        return batch.labels, batch.weights

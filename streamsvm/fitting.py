@@ -1,0 +1,334 @@
+"""A run with a solver that goes over all rows again and again, until the optimum is proven to be close.
+
+    source --> cache --> groups --> solver, for one penalty or for several, each from where the one before ended
+
+The cache is filled before anything is learned: then the number of rows, the classes and all weights are known.
+"""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamsvm import interrupts
+from streamsvm.batch import Float32s
+from streamsvm.cached_groups import CachedGroups
+from streamsvm.checkpoint import Checkpoints, Tree
+from streamsvm.config import Settings, expand
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.losses import smooth
+from streamsvm.model import Model, load_model
+from streamsvm.passes import Passes
+from streamsvm.progress import Listener, Progress
+from streamsvm.reading import make_reading, memory_for_batch_solver
+from streamsvm.runs import Run, make_problem
+from streamsvm.solvers import make_batch_solver
+from streamsvm.solvers.base import loss_pass
+from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
+
+FEW_FEATURES = 1000  # with fewer, and
+MANY_ROWS = 20  # times as many rows, newton is the quicker one
+PER_DECADE = 2  # penalties of a path
+
+
+class Step(NamedTuple):
+    """What came of one penalty."""
+
+    l2: float
+    passes: int
+    objective: float
+    dual: float | None
+    gap: float | None
+    loss: float
+    error: float
+    held_out_loss: float | None
+    held_out_error: float | None
+
+
+class Best(NamedTuple):
+    """The weights to keep, and which step they are of."""
+
+    number: int
+    weights: Float32s
+    bias: float
+
+
+class Fitting(Run):
+    """One run: a solver, and what is told about it."""
+
+    needs_cache = True
+
+    def __init__(
+        self, settings: Settings, passes: Passes, checkpoints: Checkpoints, listener: Listener, started: float
+    ) -> None:
+        self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
+        super().__init__(settings, passes, checkpoints, listener, started, self.initial)
+        self.solver: BatchSolver | None = None
+        self.steps: list[Step] = []  # that are done
+        self.best: Best | None = None
+        self.rows_read = 0
+        self._going_on = False  # whether the solver stands where a checkpoint was taken
+
+    # Before the first pass.
+
+    def start(self) -> None:
+        settings = self.settings
+        reading = make_reading(settings)
+        self.groups = CachedGroups(
+            self.feed, self.passes, dim=settings.features.given_width, threads=reading.plan()[0], tick=self._survey
+        )
+        self.l2s = self._penalties()
+        name = self._solver_name()
+        memory = memory_for_batch_solver(settings, self.groups.rows, self.groups.width)
+        memory -= self.feed.scaling.bytes_for(self.groups.width) if self.feed.scaling is not None else 0
+        self._refuse_if_too_wide(name, memory)
+        around = Surroundings(
+            memory=memory,
+            seed=settings.run.seed,
+            limits=Limits(settings.solver.tol, settings.solver.passes, settings.solver.time),  # type: ignore[union-attr]
+            tick=self._read,
+            tell=self._told,
+            note=self.listener.note,
+            started=self.started,
+        )
+        problem = make_problem(settings, settings.loss, self.l2s[0], 0.0)
+        options = settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
+        self.solver = make_batch_solver(name, problem, self.groups, around, **options)
+        self.listener.note(f"{name}: {self.solver.described()}")
+
+    def _penalties(self) -> list[float]:
+        """The values of l2, from the largest on: small weights are learned soonest, and are a good place to begin."""
+        path = self.settings.penalty.path
+        if path is None:
+            return [self.feed.l2()]
+        if not isinstance(path, str):
+            return sorted(path, reverse=True)
+        low, high = (float(end) for end in path.split(".."))
+        count = max(2, round(PER_DECADE * math.log10(high / low)) + 1)
+        return [float(f"{value:.3g}") for value in np.geomspace(high, low, count)]
+
+    def _solver_name(self) -> str:
+        settings, groups = self.settings, self.groups
+        if settings.solver.name != "auto":
+            return settings.solver.name
+        size = f"{groups.rows:,} rows with {groups.width:,} features"
+        if settings.bias.kind == "free":
+            name, why = "newton", "it can have a free bias"
+        elif smooth(settings.loss) and groups.width <= FEW_FEATURES and groups.rows >= MANY_ROWS * groups.width:
+            name, why = "newton", f"{size} are many rows and few features"
+        elif smooth(settings.loss):
+            name, why = "dcd", f"{size} are too many features for newton, or too few rows"
+        else:
+            name, why = "dcd", f"loss {settings.loss} is not smooth"
+        self.listener.note(f"solver {name}, because {why}")
+        return name
+
+    def _refuse_if_too_wide(self, name: str, memory: int) -> None:
+        """ConfigError or DataError, before anything is allocated, if the weights alone exceed the budget."""
+        each = 32  # bytes for a weight, in double, with what every solver needs beside it
+        if each * self.groups.width <= memory:
+            return
+        bits = max(1, (memory // each).bit_length() - 1)
+        needed, given = each * self.groups.width / 1e6, self.settings.features.given_width
+        cause = f"{given} weights" if given else f"index {self.groups.width - 1}"
+        raise (ConfigError if given else DataError)(
+            f"{cause}: solver {name} would need {needed:,.0f} MB, but the memory budget leaves {memory / 1e6:,.0f} MB; "
+            f"set features.hash_bits: {bits} (--hash-bits {bits}), or raise --memory"
+        )
+
+    # The passes.
+
+    def learn(self) -> None:
+        self.learn_passes()
+        self.report_bad_rows()
+        for step in self.steps:
+            if step.gap is not None and step.gap > self._tol:
+                of = f" with l2 {step.l2:g}" if len(self.steps) > 1 else ""
+                self.listener.note(
+                    f"warning: stopped after {step.passes} passes{of} at a gap of {step.gap:.2g}, above the tolerance "
+                    f"of {self._tol:g}; --passes and --time allow more"
+                )
+
+    @property
+    def _tol(self) -> float:
+        return float(self.settings.solver.tol)  # type: ignore[union-attr]
+
+    @property
+    def unfinished(self) -> bool:
+        return self.solver is None or len(self.steps) < len(self.l2s)
+
+    def make_passes(self) -> None:
+        assert self.solver is not None
+        if self.initial is not None and not self._going_on:
+            self.refuse_other_features(self.initial)
+            self.solver.start_from(self.initial.learned_weights(), self.initial.bias)
+        while self.unfinished:
+            l2 = self.l2s[len(self.steps)]
+            if l2 != self.solver.problem.l2:
+                self.solver.with_penalty(l2)
+            self.solver.learn()
+            self._end_step()
+
+    def _end_step(self) -> None:
+        solver = self.solver
+        assert solver is not None and solver.figures is not None
+        weights, bias = solver.weights()
+        loss, error = self._held_out(weights, bias)
+        figures = solver.figures
+        step = Step(
+            solver.problem.l2, solver.passes, figures.objective, figures.dual, figures.gap, figures.loss, figures.error,
+            loss, error,
+        )  # fmt: skip
+        least = min((old.held_out_loss for old in self.steps if old.held_out_loss is not None), default=math.inf)
+        if self.best is None or (loss is not None and loss < least):
+            self.best = Best(len(self.steps), weights, bias)
+        self.steps.append(step)
+        if len(self.l2s) > 1:
+            self.listener.note(
+                f"l2 {step.l2:g}: objective {step.objective:.6g}, gap {step.gap or 0.0:.2g}, {step.passes} passes; "
+                f"held out: loss {loss:.5f}, error {100 * (error or 0.0):.2f} %"
+            )
+
+    def _held_out(self, weights: Float32s, bias: float) -> tuple[float | None, float | None]:
+        """Loss and error of the rows that were not learned."""
+        if not self.settings.data.holdout:
+            return None, None
+        loss = make_problem(self.settings, self.settings.loss, 1.0, 0.0).loss
+        total = weight = wrong = 0.0
+        for number in range(self.groups.count):
+            one, c, bad = loss_pass(self.groups.held_out(number), loss, weights, bias)
+            total, weight, wrong = total + one, weight + c, wrong + bad
+            self._read(0)
+        if not weight:
+            self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
+            return None, None
+        return total / weight, wrong / weight
+
+    # What is told.
+
+    def _survey(self, rows: int) -> None:
+        interrupts.check()
+
+    def _read(self, rows: int) -> None:
+        interrupts.check()
+        self.rows_read += rows
+        if self.solver is not None:
+            self.listener.progress(self.progress())
+            self._tick(rows)
+
+    def _told(self, figures: Figures) -> None:
+        self.listener.progress(self.progress())
+
+    def progress(self) -> Progress:
+        assert self.solver is not None
+        figures = self.solver.figures
+        features = int(self.groups.features.sum())
+        share = self.rows_read / max(self.groups.rows, 1)
+        return Progress(
+            pass_number=self._passes_made + self.solver.passes,
+            passes=self.settings.solver.passes,
+            examples=self.rows_read,
+            bytes=int(share * 8 * features),
+            features=int(share * features),
+            loss=figures.loss if figures else None,
+            error=figures.error if figures else None,
+            weight=self.groups.weight,
+            seconds=time.perf_counter() - self.started,
+            fraction=share % 1.0,
+            objective=figures.objective if figures else None,
+            dual=figures.dual if figures else None,
+            gap=figures.gap if figures else None,
+        )
+
+    @property
+    def _passes_made(self) -> int:
+        """Of the steps that are done."""
+        return sum(step.passes for step in self.steps)
+
+    # Going on later.
+
+    def state(self) -> Tree:
+        assert self.solver is not None
+        state: Tree = {"rows_read": self.rows_read, "steps": [list(step) for step in self.steps]}
+        if self.unfinished:
+            state |= {"l2": self.solver.problem.l2, "solver": self.solver.state()}
+        if self.best is not None:
+            state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}
+        return state
+
+    def restore(self, state: Tree) -> None:
+        assert self.solver is not None
+        self.rows_read = state["rows_read"]
+        self.steps = [Step(*step) for step in state["steps"]]
+        if "best" in state:
+            self.best = Best(**{**state["best"], "weights": np.array(state["best"]["weights"])})
+        if "solver" in state:
+            if state["l2"] != self.solver.problem.l2:
+                self.solver.with_penalty(state["l2"])
+            self.solver.restore(state["solver"])
+            self._going_on = True
+
+    # After the last pass.
+
+    def _step(self) -> Step | None:
+        """The one whose weights are kept."""
+        return self.steps[self.best.number] if self.best is not None else None
+
+    def model(self) -> Model:
+        assert self.solver is not None
+        step, figures = self._step(), self.solver.figures
+        if step is not None and self.best is not None:
+            learned, objective, gap, l2 = (self.best.weights, self.best.bias), step.objective, step.gap, step.l2
+        else:
+            learned, l2 = self.solver.weights(), self.solver.problem.l2
+            objective, gap = (figures.objective, figures.gap) if figures is not None else (None, None)
+        provenance = {
+            "examples": self.rows_read,
+            "passes": self._passes_made if step is not None else self.solver.passes,
+            "l2": l2,
+            "l1": 0.0,
+            "eta0": None,
+            "objective": objective,
+            "gap": gap,
+        }
+        return self.model_with(learned, provenance, {"solver": self.solver.name, "t": 0.0, "eta0": None})
+
+    def result(self) -> dict[str, Any]:
+        assert self.solver is not None
+        step, now = self._step(), self.progress()
+        assert step is not None
+        return {
+            "examples": now.examples,
+            "passes": self._passes_made,
+            "features": now.features,
+            "dim": self.groups.width,
+            "seconds": now.seconds,
+            "loss": step.loss,
+            "error": step.error,
+            "objective": step.objective,
+            "dual": step.dual,
+            "gap": step.gap,
+            "tol": self._tol,
+            "solver": self.solver.name,
+            "l2": step.l2,
+            "l1": 0.0,
+            "eta0": None,
+            "zeros": None,
+            "holdout": self._held_out_figures(step),
+            "path": [one._asdict() for one in self.steps] if len(self.l2s) > 1 else None,
+            "bad_rows": self.passes.stream.tally.bad_rows,
+            "model": None,
+        }
+
+    def _held_out_figures(self, step: Step) -> dict[str, Any] | None:
+        if step.held_out_loss is None:
+            return None
+        every = self.settings.data.holdout or 1
+        return {
+            "every": every,
+            "examples": self.groups.rows // every,
+            "loss": step.held_out_loss,
+            "error": step.held_out_error,
+            "pass": step.passes,
+        }
