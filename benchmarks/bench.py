@@ -65,6 +65,8 @@ class Bench:
     passes: int
     budget: str
     real: Path | None
+    losses: list[str]  # of the problems that exact solvers are given, and C of each
+    costs: list[float]
     quick: bool  # figures that mean nothing, soon
     say: Callable[[str], None]
 

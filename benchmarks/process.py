@@ -56,8 +56,11 @@ class Timing:
         return max(self.seconds) / self.best if self.seconds else float("nan")
 
 
-def run(command: Command, *, sample_memory: bool = False) -> Run:
-    """Run to the end, from a folder of its own; a failure is raised with the last lines of standard error."""
+def run(command: Command, *, sample_memory: bool = False, limit: float | None = None) -> Run:
+    """Run to the end, from a folder of its own; a failure is raised with the last lines of standard error.
+
+    Whoever is not done after `limit` seconds is ended, which is a failure too.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
         process = subprocess.Popen(
@@ -73,14 +76,20 @@ def run(command: Command, *, sample_memory: bool = False) -> Run:
         watcher = threading.Thread(target=_watch, args=(process.pid, over, peak))
         if sample_memory:
             watcher.start()
+        patience = threading.Timer(limit or 0.0, process.kill)
+        if limit:
+            patience.start()
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
+        patience.cancel()
         over.set()
         if sample_memory:
             watcher.join()
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         output = out.read().decode(errors="replace")
+        if limit and seconds >= limit:
+            raise PeerFailedError(f"{Path(command.argv[0]).name} was stopped after {limit:g} s")
         if process.returncode:
             err.seek(0)
             raise PeerFailedError(_last_words(command, process.returncode, err.read().decode(errors="replace")))

@@ -3,7 +3,7 @@
 
 usage: python benchmarks/run.py [--size 1.2GB | --rows N] [--big 4.8GB] [--repeat 3] [--only vw,streamsvm] [--quick] ...
 
-Writes results.json, results.txt and results.png to --out. How and why: README.md beside this file.
+Writes results.json, results.txt, results.png and gap.png to --out. How and why: README.md beside this file.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench import Bench, Section
 from data import TEST_SEED, bytes_of, generated, rows_of
+from gap_picture import draw_gaps
 from machine import describe
 from measures import MEASURES
 from peers import InRam, Peer, all_peers
@@ -23,6 +24,8 @@ from report import section_text, summary
 
 Say = Callable[[str], None]
 HERE = Path(__file__).resolve().parent
+LOSSES = ["hinge", "squared_hinge"]
+BIG = {"steady_state", "memory"}  # measures with a second, larger file
 
 
 def main() -> None:
@@ -45,6 +48,9 @@ def main() -> None:
         caption = f"{machine['cpu']}, {machine['cores']} cores; {size}; best of {args.repeat}, runs interleaved"
         missing = draw(sections, caption, args.out / "results.png")
         say(f"\nno picture: {missing}" if missing else f"\npicture: {args.out / 'results.png'}")
+        if "gap" in sections and not missing:
+            missing = draw_gaps(sections["gap"], f"{machine['cpu']}, {machine['cores']} cores", args.out / "gap.png")
+            say(f"no picture of gaps: {missing}" if missing else f"picture: {args.out / 'gap.png'}")
         settings = {peer.name: peer.settings for peer in bench.peers}
     results = {
         "machine": machine,
@@ -86,6 +92,8 @@ def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say
         passes=args.passes,
         budget=args.memory,
         real=args.real,
+        losses=args.losses,
+        costs=args.costs,
         quick=args.quick,
         say=say,
     )
@@ -120,6 +128,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", type=_words, default=[], metavar="PEERS", help="comma-separated peers")
     parser.add_argument("--measure", type=_words, default=[], metavar="NAMES", help=f"any of {','.join(MEASURES)}")
     parser.add_argument("--real", type=Path, metavar="DIR", help="real data: NAME.train.svm.* with NAME.test.svm.*")
+    parser.add_argument("--losses", type=_words, default=LOSSES, help="of exact solvers (default hinge,squared_hinge)")
+    parser.add_argument("--costs", type=_numbers, default=[0.1, 1.0, 10.0], help="C of the same (default 0.1,1,10)")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="where generated files are kept")
     parser.add_argument("--out", type=Path, default=HERE / "out", help="where results go")
     parser.add_argument("--quick", action="store_true", help="a smoke test of about a minute: its figures mean nothing")
@@ -129,19 +139,28 @@ def options() -> argparse.Namespace:
     unknown = set(args.measure) - MEASURES.keys()
     if unknown:
         parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    if not set(args.losses) <= set(LOSSES):
+        parser.error(f"--losses takes {', '.join(LOSSES)}")
     args.part_rows, args.test_rows = rows_of("50MB"), 50000
     if args.quick:
         args.size, args.big, args.repeat, args.passes = "20MB", "80MB", min(args.repeat, 2), 4
-        args.part_rows, args.test_rows = rows_of("10MB"), 10000
+        args.part_rows, args.test_rows, args.costs = rows_of("10MB"), 10000, [1.0]
+        args.losses = args.losses[-1:]
     bytes_of(args.memory)
     args.rows = args.rows or rows_of(args.size)
     args.big_rows = rows_of(args.big)
+    if args.measure and not BIG & set(args.measure):
+        args.big_rows = args.rows  # nobody asks for another file
     args.data, args.out = args.data.resolve(), args.out.resolve()
     return args
 
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in _words(text)]
 
 
 if __name__ == "__main__":

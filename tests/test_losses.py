@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamsvm.jit import kernel
-from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss
+from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss, smooth
 from streamsvm.schedules import InverseTime, SlowDecay
 
 EVERY_LOSS = pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES], ids=list(LOSSES))
@@ -125,6 +125,165 @@ def test_losses_are_named_values() -> None:
         "logistic": Logistic,
     }
     assert make_loss("hinge") == Hinge(margin=1.0) and str(make_loss("hinge")) == "Hinge(margin=1.0)"
+
+
+# The other side: a loss as the best of many straight lines.
+
+ALL = [make_loss(name) for name in LOSSES] + [*OTHERS, SmoothedHinge(0.5, 0.3)]
+ANY_LOSS = pytest.mark.parametrize("loss", ALL, ids=str)
+SMOOTH = pytest.mark.parametrize("loss", [loss for loss in ALL if hasattr(loss, "curvature")], ids=str)
+SHARE = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 1e-300, 5e-324, 1e-9, 1.0 - 2.0**-53]), st.floats(0, 1))
+STIFFNESS = st.one_of(st.sampled_from([0.0, 1e-300, 1e300]), st.floats(1e-12, 1e12), st.floats(0.01, 100))
+SIZES = [0.0, 5e-324, 1e-300, 1e-30, 1e-9, 0.5, 1.0, 2.0, 745.2, 1e9, 1e30]
+
+
+@kernel
+def dual_in_kernel(loss, alpha, margin, stiffness):
+    return loss.dual_value(alpha), loss.dual_slope(alpha), loss.dual_step(alpha, margin, stiffness), loss.ceiling()
+
+
+@kernel
+def curvature_in_kernel(loss, score, label):
+    return loss.curvature(score, label)
+
+
+def alpha_of(loss: Any, share: float) -> float:
+    """A dual variable by its share of the ceiling, or of a large number where there is none."""
+    return share * (loss.ceiling() if math.isfinite(loss.ceiling()) else 100.0)
+
+
+def gained(loss: Any, alpha: float, margin: float, stiffness: float, moved: float) -> float:
+    """What a step is there to make large."""
+    step = moved - alpha
+    return loss.dual_value(moved) - loss.dual_value(alpha) - margin * step - 0.5 * stiffness * step * step
+
+
+@ANY_LOSS
+@given(score=SCORE, label=LABEL, share=SHARE)
+def test_no_dual_variable_claims_more_than_the_loss(loss: Any, score: float, label: float, share: float) -> None:
+    alpha = alpha_of(loss, share)
+    value, claim = loss.value(score, label), loss.dual_value(alpha) - alpha * label * score
+    assert claim <= value + 1e-13 * (1 + abs(loss.dual_value(alpha)) + alpha * abs(score))
+
+
+@ANY_LOSS
+@given(score=SCORE, label=LABEL)
+def test_the_slope_is_the_dual_variable_that_claims_all_of_the_loss(loss: Any, score: float, label: float) -> None:
+    alpha = -label * loss.slope(score, label)
+    assert 0.0 <= alpha <= loss.ceiling()
+    claim = loss.dual_value(alpha) - alpha * label * score
+    assert claim == pytest.approx(loss.value(score, label), rel=1e-12, abs=1e-12 * (1 + alpha * abs(score)))
+
+
+@ANY_LOSS
+@given(share=st.floats(0.001, 0.999))
+def test_the_dual_slope_is_the_derivative_of_the_dual_value(loss: Any, share: float) -> None:
+    alpha, step = alpha_of(loss, share), 1e-4 * alpha_of(loss, min(share, 1.0 - share))
+    numeric = (loss.dual_value(alpha + step) - loss.dual_value(alpha - step)) / (2 * step)
+    assert loss.dual_slope(alpha) == pytest.approx(numeric, rel=1e-6, abs=1e-6)
+
+
+def test_the_dual_slopes_at_the_ends() -> None:
+    assert Hinge(0.25).dual_slope(0.0) == Hinge(0.25).dual_slope(1.0) == 0.25
+    assert SquaredHinge().dual_slope(0.0) == 1.0 and SmoothedHinge(1.0, 0.3).dual_slope(1.0) == 0.7
+    assert Logistic(2.5).dual_slope(0.0) == math.inf and Logistic(2.5).dual_slope(2.5) == -math.inf
+    assert Logistic().dual_value(0.0) == Logistic().dual_value(1.0) == 0.0
+    assert [loss.ceiling() for loss in (Hinge(3.0), SmoothedHinge(), Logistic(2.5))] == [1.0, 1.0, 2.5]
+    assert SquaredHinge().ceiling() == math.inf
+
+
+def largest(loss: Any, alpha: float, margin: float, stiffness: float) -> float:
+    """The best gain over a fine grid of steps, and finer ones around the best: no use is made of formulas."""
+    top = loss.ceiling()
+    if not math.isfinite(top):
+        top = 2.0 * (abs(alpha) + abs(margin) + loss.margin + 1.0)
+    low, high, best = 0.0, top, -math.inf
+    for _ in range(12):
+        points = np.linspace(low, high, 41).tolist()
+        gains = [gained(loss, alpha, margin, stiffness, point) for point in points]
+        place = int(np.argmax(gains))
+        best = max(best, gains[place])
+        low, high = points[max(place - 1, 0)], points[min(place + 1, 40)]
+    return best
+
+
+@ANY_LOSS
+@settings(max_examples=40)
+@given(share=SHARE, margin=st.floats(-40, 40), stiffness=st.one_of(st.just(1e-300), st.floats(1e-6, 1e6)))
+def test_a_dual_step_goes_to_the_best_place(loss: Any, share: float, margin: float, stiffness: float) -> None:
+    alpha = alpha_of(loss, share)
+    moved = loss.dual_step(alpha, margin, stiffness)
+    assert 0.0 <= moved <= loss.ceiling()
+    found, best = gained(loss, alpha, margin, stiffness, moved), largest(loss, alpha, margin, stiffness)
+    scale = 1.0 + abs(margin) * abs(moved - alpha)
+    assert found >= best - 1e-10 * (scale + abs(best))
+    assert found >= -1e-10 * scale
+
+
+@ANY_LOSS
+@given(share=SHARE, margin=st.floats(-40, 40), stiffness=st.floats(1e-3, 1e3))
+def test_a_second_dual_step_goes_nowhere(loss: Any, share: float, margin: float, stiffness: float) -> None:
+    alpha = alpha_of(loss, share)
+    moved = loss.dual_step(alpha, margin, stiffness)
+    again = loss.dual_step(moved, margin + stiffness * (moved - alpha), stiffness)
+    assert again == pytest.approx(moved, rel=1e-9, abs=1e-9 * (1 + abs(margin) / stiffness))
+
+
+@ANY_LOSS
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stiffness", [0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300])
+def test_extreme_dual_steps_stay_inside(loss: Any, size: float, stiffness: float) -> None:
+    """As kernels see them: a row of no length has stiffness 0, and there a division is no error."""
+    for share in (0.0, 5e-324, 1e-300, 0.5, 1.0 - 2.0**-53, 1.0):
+        for margin in (size, -size):
+            alpha = alpha_of(loss, share)
+            value, slope, moved, ceiling = dual_in_kernel(loss, alpha, margin, stiffness)
+            assert math.isfinite(moved) and 0.0 <= moved <= ceiling == loss.ceiling()
+            assert math.isfinite(value) and not math.isnan(slope)
+
+
+@pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), SmoothedHinge(), Logistic(), Logistic(2.5)], ids=str)
+def test_a_row_without_length_goes_where_its_slope_says(loss: Any) -> None:
+    """Its score is the bias whatever is done, and so is its slope."""
+    for margin in (-3.0, -0.5, 0.3, 2.0):
+        for share in (0.0, 0.4, 1.0):
+            moved = dual_in_kernel(loss, alpha_of(loss, share), margin, 0.0)[2]
+            assert moved == pytest.approx(-loss.slope(margin, 1.0), rel=1e-9)
+
+
+@ANY_LOSS
+@given(share=SHARE, margin=st.floats(-1e30, 1e30), stiffness=STIFFNESS)
+def test_kernels_see_the_same_duals(loss: Any, share: float, margin: float, stiffness: float) -> None:
+    alpha = alpha_of(loss, share)
+    found = dual_in_kernel(loss, alpha, margin, stiffness)
+    with np.errstate(all="ignore"):
+        number = np.float64(alpha), np.float64(margin), np.float64(stiffness)
+        expected = loss.dual_value(alpha), loss.dual_slope(alpha), loss.dual_step(*number), loss.ceiling()
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-300)
+
+
+@SMOOTH
+@given(score=SCORE, label=LABEL)
+def test_the_curvature_is_the_derivative_of_the_slope(loss: Any, score: float, label: float) -> None:
+    step = 1e-5
+    bends = [loss.margin, loss.margin - getattr(loss, "width", 0.0)] if hasattr(loss, "margin") else []
+    assume(all(abs(label * score - bend) > 1e-3 for bend in bends))
+    numeric = (loss.slope(score + step, label) - loss.slope(score - step, label)) / (2 * step)
+    assert loss.curvature(score, label) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+    assert curvature_in_kernel(loss, score, label) == pytest.approx(loss.curvature(score, label), rel=1e-14)
+
+
+@SMOOTH
+@pytest.mark.parametrize("size", [*EXTREMES, 1e300])
+def test_extreme_scores_have_a_curvature(loss: Any, size: float) -> None:
+    for score in (size, -size):
+        for label in (-1.0, 1.0):
+            found = loss.curvature(score, label)
+            assert math.isfinite(found) and found >= 0.0 and curvature_in_kernel(loss, score, label) == found
+
+
+def test_which_losses_are_smooth() -> None:
+    assert [name for name in LOSSES if smooth(name)] == ["squared_hinge", "smoothed_hinge", "logistic"]
 
 
 # Schedules.

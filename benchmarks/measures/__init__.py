@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from bench import Bench, Section
 from measures.accuracy import compare_errors
+from measures.certified import certified, certified_real
 from measures.checkpoints import checkpoints
+from measures.choice import choice
 from measures.end_to_end import end_to_end, steady_state
+from measures.gaps import gap_curves
 from measures.memory import memory
 from measures.parsing import text_to_arrays
 from measures.passes import further_passes
@@ -26,4 +29,8 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "rates": pass_rates,
     "tuning": tuning,
     "checkpoints": checkpoints,
+    "certified": certified,
+    "certified_real": certified_real,
+    "choice": choice,
+    "gap": gap_curves,
 }

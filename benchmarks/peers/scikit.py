@@ -28,5 +28,9 @@ class ScikitLearn:
         times = json.loads(run(self._worker("passes", str(data.svm), str(passes))).output)
         return float(times["many"] - times["one"]) / (passes - 1)
 
+    def linear_svc(self, data: Dataset, model: Path, loss: str, cost: float) -> Command:
+        """LinearSVC from text to a model, to its own tolerance, which is stricter than LIBLINEAR's."""
+        return Command([sys.executable, str(WORKERS / "linear_svc.py"), str(data.svm), str(model), loss, repr(cost)])
+
     def _worker(self, *words: str) -> Command:
         return Command([sys.executable, str(WORKERS / "sklearn_sgd.py"), *words])

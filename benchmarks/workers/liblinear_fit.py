@@ -3,6 +3,7 @@
     train READER DATA MODEL OPTIONS
     choose READER DATA MODEL OPTIONS EVERY C,C,...   the C with the least squared hinge on every n-th row, learned from
                                                      the others; then the model of all rows with that C
+    curve READER DATA MODEL OPTIONS E,E,...          one reading, MODEL-E for each tolerance, the seconds of each
     test READER DATA MODEL
 
 READER is the compiled `liblinear_reader.c`, or `none` for the package's Python reader, which is several times slower.
@@ -11,6 +12,7 @@ READER is the compiled `liblinear_reader.c`, or `none` for the package's Python 
 import ctypes
 import json
 import sys
+import time
 from collections.abc import Iterable
 
 sys.modules["numba"] = None  # type: ignore[assignment]  # the package then starts faster, and nothing here needs it
@@ -87,12 +89,24 @@ def choose(rows: lib.problem, options: str, every: int, costs: Iterable[float]) 
     return losses
 
 
-def main(mode: str, reader: str, data: str, model: str, options: str = "", every: str = "", costs: str = "") -> None:
+def curve(rows: lib.problem, model: str, options: str, tolerances: Iterable[str]) -> dict[str, float]:
+    """Seconds to learn and to write, by tolerance."""
+    seconds = {}
+    for tolerance in tolerances:
+        started = time.perf_counter()
+        lib.liblinear.save_model(f"{model}-{tolerance}".encode(), fit(rows, f"{options} -e {tolerance}"))
+        seconds[tolerance] = time.perf_counter() - started
+    return seconds
+
+
+def main(mode: str, reader: str, data: str, model: str, options: str = "", more: str = "", costs: str = "") -> None:
     if mode == "train":
         lib.liblinear.save_model(model.encode(), fit(load(reader, data), options))
+    elif mode == "curve":
+        print(json.dumps(curve(load(reader, data), model, options, more.split(","))))
     elif mode == "choose":
         rows = load(reader, data)
-        losses = choose(rows, options, int(every), map(float, costs.split(",")))
+        losses = choose(rows, options, int(more), map(float, costs.split(",")))
         best = min(losses, key=losses.__getitem__)
         lib.liblinear.save_model(model.encode(), fit(rows, f"{options} -c {best!r}"))
         print(json.dumps({"C": best, "held_out_loss": losses}))

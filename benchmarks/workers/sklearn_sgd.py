@@ -10,9 +10,9 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.linear_model import SGDClassifier
 
 
-def load(path: str) -> tuple[csr_matrix, np.ndarray]:
-    """Arrays from text. Newer releases load 64-bit indices that SGDClassifier then refuses: narrow them."""
-    rows, labels = load_svmlight_file(path, dtype=np.float32, zero_based=False)
+def load(path: str, kind: type = np.float32) -> tuple[csr_matrix, np.ndarray]:
+    """Arrays from text. Newer releases load 64-bit indices that its learners then refuse: narrow them."""
+    rows, labels = load_svmlight_file(path, dtype=kind, zero_based=False)
     narrow = rows.indices.astype(np.int32, copy=False), rows.indptr.astype(np.int32, copy=False)
     return csr_matrix((rows.data, *narrow), rows.shape), labels
 

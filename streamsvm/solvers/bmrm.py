@@ -20,13 +20,13 @@ from typing import ClassVar
 import numpy as np
 
 from streamsvm.batch import Float32s, Float64s
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, ModelError
 from streamsvm.groups import Groups
 from streamsvm.jit import kernel
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
 from streamsvm.solvers.simplex_qp import best_mixture
-from streamsvm.solvers.sums import Risk, Sums
+from streamsvm.solvers.sums import Sums
 
 SHARES = 4  # of the memory: planes, a copy of them for a state, buffers of sums, and the rest
 FEWEST, MOST = 4, 1000  # planes, whatever the memory
@@ -80,7 +80,7 @@ class Planes:
         linear = float(np.sum(self.mixture * self.offsets))
         lengths = float(np.sum(self.mixture * np.sqrt(np.diag(self.gram))))
         size = float(np.sum(self.mixture * np.abs(self.offsets))) + np.sqrt(norm2) * lengths
-        return linear - 0.5 * l2 * norm2 - ROUNDING * np.sqrt(rows + 1.0) * size
+        return float(linear - 0.5 * l2 * norm2 - ROUNDING * np.sqrt(rows + 1.0) * size)
 
     def _make_room(self) -> None:
         """Without the plane that was idle longest; or else with one in place of the two of the least weight."""
@@ -131,13 +131,17 @@ class Bmrm(BatchSolver):
         size, share = groups.width + 1, around.memory // SHARES
         self._sums = Sums(groups, problem, share, around.tick)
         self._planes = Planes(size, min(MOST, max(FEWEST, share // (8 * size))))
-        self._point = np.zeros(size)  # where to read next
-        self._best = np.zeros(size)
+        self._point: Float64s = np.zeros(size)  # where to read next
+        self._best: Float64s = np.zeros(size)
         self._loss = self._error = np.inf  # of the best weights; not known before the first reading
         self._lower = 0.0
 
+    def described(self) -> str:
+        planes = self._planes
+        return f"{super().described()}; {planes.most:,} planes at most ({8e-6 * planes.most * planes.size:,.1f} MB)"
+
     def learn(self) -> None:
-        if self.figures is None and self._loss < np.inf and self._enough(self._figures()):
+        if self._loss < np.inf and self._enough(self._figures()):
             return
         while True:
             self._iterate()
@@ -149,7 +153,7 @@ class Bmrm(BatchSolver):
         risk = self._sums.risk(self._point)
         self.passes += 1
         if self._penalty(self._point) + risk.loss < self._objective():
-            self._best, self._loss, self._error = self._point, risk.loss, risk.error
+            self._best, self._loss, self._error = self._point, float(risk.loss), float(risk.error)
         self._planes.add(risk.gradient, risk.dual)
         self._solve()
 
@@ -173,7 +177,7 @@ class Bmrm(BatchSolver):
             self._solve()
 
     def vector(self) -> Float64s:
-        return self._best.copy()
+        return np.array(self._best)
 
     def start_from(self, weights: Float32s, bias: float) -> None:
         self._point = self._best = self._extended(weights, bias)
@@ -185,18 +189,18 @@ class Bmrm(BatchSolver):
             "planes": self._planes.state(),
             "point": self._point.copy(),
             "best": self._best.copy(),
-            "loss": self._loss,
-            "error": self._error,
-            "lower": self._lower,
+            "scalars": np.array([self._loss, self._error, self._lower]),
             "passes": self.passes,
         }
 
     def restore(self, state: State) -> None:
+        if state["point"].shape != self._point.shape:
+            raise ModelError(f"the weights saved are not those of solver {self.name} on these rows")
         self._planes.restore(state["planes"])
         self._point, self._best = np.array(state["point"], np.float64), np.array(state["best"], np.float64)
-        self._loss, self._error, self._lower = float(state["loss"]), float(state["error"]), float(state["lower"])
+        self._loss, self._error, self._lower = (float(number) for number in state["scalars"])
         self.passes = int(state["passes"])
-        self.figures = self._figures() if self._loss < np.inf else None
+        self.figures = None
 
 
 @kernel
