@@ -44,7 +44,8 @@ PARTS = 4  # of the memory: a block learned from, one being loaded, rows that st
 SWEEPS = 2  # over a block that had to be loaded
 PIECE = 1 << 16  # rows between two ticks
 SCAN_AFTER = 10  # passes at most
-EARLY = 0.8  # a scan is made when the gap seen is this much below the one wanted: it is of earlier weights
+SCAN_AT = 10.0  # or when the gap seems to be so many times smaller than at the last scan, or as small as wanted
+EARLY = 0.8  # less a little: the gap seen row by row is that of earlier weights
 AHEAD = np.int64(2)  # rows whose memory is asked for early
 LINE = np.uint64(16)  # numbers of 4 bytes in a cache line
 
@@ -116,12 +117,16 @@ class Dcd(BatchSolver):
         if self._begun and self._enough(self._scan()):
             return
         self._begun = True
+        gap = 1.0
         while True:
+            wanted = EARLY * max(self.around.limits.tol, gap / SCAN_AT)
             for _ in range(SCAN_AFTER):
-                if self._pass() <= EARLY * self.around.limits.tol or self._over():
+                if self._pass() <= wanted or self._over():
                     break
             if self._enough(self._scan()):
                 return
+            assert self.figures is not None and self.figures.gap is not None
+            gap = min(gap, self.figures.gap)
 
     def _load(self) -> None:
         plan, groups = self.plan, self.groups
@@ -132,9 +137,13 @@ class Dcd(BatchSolver):
             self._staying = [Block(plan.rows, plan.features) for _ in range(2)]
             return
         home = Block(plan.rows, plan.features)
-        for number in range(groups.count):
-            batch = groups.group(number)
-            home.take(batch, np.arange(groups.starts[number], groups.starts[number + 1]), np.arange(batch.rows))
+        home.rows = plan.rows
+        first_feature = np.append(0, np.cumsum(groups.features))
+
+        def work(number: int, batch: Batch) -> None:
+            home.place(batch, int(groups.starts[number]), int(first_feature[number]))
+
+        for _ in groups.mapped(work):
             self.around.tick(0)
         home.choose(self.marks)
         edges = groups.starts.tolist()

@@ -2,7 +2,7 @@
 
     minimise     P(w) = l2/2 ||w||^2 + R(w),     R = mean of c_i loss(w.x_i + b, y_i),     g = l2 w + R'
     each step    (l2 I + R'') s = -g  about,  in  s'M s <= radius^2,  M = l2 I + 0.01 diag R'';    w += s
-                 the radius grows or shrinks with (what P fell) / (what the quadratic model of P promised)
+                 where the quadratic model of P was wrong, w += k s for the best k, and the radius shrinks with k
 
     C.-J. Lin, R. C. Weng, S. S. Keerthi, "Trust region Newton method for large-scale logistic regression", 2008;
     C.-Y. Hsia, W.-L. Chiang, C.-J. Lin, "Preconditioned conjugate gradient methods in truncated Newton frameworks for
@@ -19,7 +19,8 @@ the end is where ||g|| is `tol` times what it is at zero.
 
 A step leaves the scores before and after it. Along the line through both the least P is found without reading any
 features; where that is much lower than P after the step, or where the model was wrong, one more reading takes it there.
-So no step is ever in vain, and P never rises.
+So no step is ever in vain, and P never rises. That is also why the trust region can be wide: it is there for directions
+of next to no curvature. With TRON's own rule for its radius nearly separable rows took ten times the readings.
 
 Choose it for a loss with a curvature and an optimum to many digits, or where readings are cheap; `asgd` is good enough
 after one. With `hessian_sample` conjugate directions read only a share of the groups, anew in each step: cheaper steps,
@@ -43,7 +44,7 @@ from streamsvm.solvers.sums import Risk, Sums
 
 DIAGONAL = 0.01  # its share in the preconditioner: with more, sparse rows need more readings, with less, dense ones
 REFRESH = 10  # products after which a new diagonal is worth a reading
-REACH = 100.0  # the trust region, in steps as long as the last one turned out to be right
+REACH = 1e6  # radius of the trust region, in lengths of a step that was right
 FLAT = 1e-16  # curvature, relative to the preconditioner's, that may be nothing but rounding
 RESIDUAL = 0.1  # of the gradient, in the preconditioner's norm: where a step is exact enough
 SHORT = 0.9  # of the gradient that is short enough to stop: the residual that ends the last step

@@ -17,17 +17,18 @@ Choose it over bmrm, which needs a multiple of the readings where l2 is small; b
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Float32s, Float64s
-from streamsvm.errors import ModelError
+from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.groups import Groups
 from streamsvm.jit import kernel
+from streamsvm.rows import row_dot
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import Surroundings
 from streamsvm.solvers.bmrm import SHARES, Bmrm, dot
+from streamsvm.solvers.sums import Risk, risk_pass
 
 BEYOND, MU = 2.0, 0.01
 COLUMNS = 3
@@ -56,30 +57,34 @@ class Ocas(Bmrm):
         self._scores = groups.column(np.float64, share)  # of the best weights
         self._ahead = groups.column(np.float64, share)  # of those that are read
         self._marks = groups.column(np.float32, share)  # c_i y_i
-        self._marked = False
         self._theta = 1.0
 
     def _iterate(self) -> None:
-        if not self._marked:
-            self._mark()
         known, best = self._loss < np.inf, self._best
         read = best + self._theta * (self._point - best) if known else self._point
-        risk = self._sums.risk(read, self._ahead)
+        risk = self._read(read)
         self.passes += 1
         if known:
             self._go_down(read - best)
         else:
             self._best, self._loss, self._error = read, float(risk.loss), float(risk.error)
-            self._scores, self._ahead = self._ahead, self._scores
         self._planes.add(risk.gradient, risk.dual)
         self._solve()
 
-    def _mark(self) -> None:
-        for number in range(self.groups.count):
-            codes, weights = self.groups.marks(number)
-            self.groups.of(number, self._marks)[:] = (2.0 * codes - 1.0) * weights
-            self.around.tick(0)
-        self._marked = True
+    def _read(self, read: Float64s) -> Risk:
+        """The risk of some weights; and the columns, for them and for the best ones, in the same reading."""
+        sums, loss, best = self._sums, self.problem.loss, self._best
+        n = max(self.groups.weight, 1e-300)
+
+        def add(number: int, batch: Batch, total: Float64s) -> Any:
+            ahead, scores, marks = (self.groups.of(number, one) for one in (self._ahead, self._scores, self._marks))
+            scores_pass(batch, best, sums.bias(best), scores, marks)
+            return risk_pass(batch, loss, read, sums.bias(read), ahead, total)
+
+        gradient, (total, wrong, slopes, dual) = sums._summed(add, 4)
+        gradient[-1] = slopes * sums.root
+        gradient /= n
+        return Risk(total / n, wrong / n, gradient, dual / n)
 
     def _go_down(self, direction: Float64s) -> None:
         """To the optimum on the line through the best weights and those just read, if that is better at all."""
@@ -91,8 +96,6 @@ class Ocas(Bmrm):
             return
         self._best, self._loss, self._error = point, found.loss, found.error
         self._theta = min(1.0, BEYOND * found.k * self._theta + MU)
-        for a in range(0, len(self._scores), PIECE):
-            mix_pass(self._scores[a : a + PIECE], self._ahead[a : a + PIECE], found.k)
 
     def _view(self, direction: Float64s, crew: ThreadPoolExecutor) -> Callable[[float], Look]:
         """A function that looks around at best + k direction, on all threads; it sums in the order of the rows."""
@@ -116,15 +119,10 @@ class Ocas(Bmrm):
         self._theta = 1.0
 
     def state(self) -> State:
-        scores = self.groups.column(np.float64, 0 if isinstance(self._scores, np.memmap) else self._scores.nbytes)
-        scores[:] = self._scores
-        return super().state() | {"scores": scores, "theta": self._theta}
+        return super().state() | {"theta": self._theta}
 
     def restore(self, state: State) -> None:
-        if state["scores"].shape != self._scores.shape:
-            raise ModelError("the scores saved are not those of these rows")
         super().restore(state)
-        self._scores[:] = state["scores"]
         self._theta = float(state["theta"])
 
 
@@ -181,7 +179,8 @@ def line_pass(scores, ahead, marks, loss, k):
 
 
 @kernel
-def mix_pass(scores, ahead, k):
-    """The scores of the point at k, in place."""
-    for i in range(len(scores)):
-        scores[i] += k * (ahead[i] - scores[i])
+def scores_pass(batch, vector, bias, scores, marks):
+    indptr, indices, values, labels, weights = batch
+    for i in range(len(labels)):
+        scores[i] = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
+        marks[i] = (2.0 * labels[i] - 1.0) * weights[i]
