@@ -278,19 +278,19 @@ class Fitting(Run):
     def model(self) -> Model:
         assert self.solver is not None
         step, figures = self._step(), self.solver.figures
+        known: Step | Figures | None = step or figures
         if step is not None and self.best is not None:
-            learned, objective, gap, l2 = (self.best.weights, self.best.bias), step.objective, step.gap, step.l2
+            learned, l2 = (self.best.weights, self.best.bias), step.l2
         else:
             learned, l2 = self.solver.weights(), self.solver.problem.l2
-            objective, gap = (figures.objective, figures.gap) if figures is not None else (None, None)
         provenance = {
             "examples": self.rows_read,
             "passes": self._passes_made if step is not None else self.solver.passes,
             "l2": l2,
             "l1": 0.0,
             "eta0": None,
-            "objective": objective,
-            "gap": gap,
+            "objective": known.objective if known is not None else None,
+            "gap": known.gap if known is not None else None,
         }
         return self.model_with(learned, provenance, {"solver": self.solver.name, "t": 0.0, "eta0": None})
 

@@ -5,6 +5,7 @@ that is not to be learned from). Groups come from the cache, mapped into memory,
 holds one number for each row, in memory or, where there is no room, in a file that is mapped and leaves no trace.
 """
 
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -90,10 +91,12 @@ class Groups(ABC):
             return np.zeros(self.rows, kind)
         try:
             with tempfile.TemporaryFile(dir=self._scratch) as file:
-                file.truncate(size)
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is to be found now, not when numbers are written
                 return np.memmap(file, kind, "r+", shape=(self.rows,))
         except OSError as error:
-            raise SourceError(f"{self._scratch}: no room for a number for each row: {error.strerror or error}") from error
+            raise SourceError(
+                f"{self._scratch}: no room for a number for each row: {error.strerror or error}"
+            ) from error
 
 
 class MemoryGroups(Groups):

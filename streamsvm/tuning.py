@@ -77,7 +77,8 @@ def candidates_of(settings: Settings) -> list[Candidate]:
     tuned, penalty = settings.tune, settings.penalty
     if tuned.solver is None and settings.solver.name not in SOLVERS:
         raise ConfigError(
-            f"solver {settings.solver.name} cannot be tuned side by side; use train --path, or one of {', '.join(SOLVERS)}"
+            f"solver {settings.solver.name} cannot be tuned side by side: use train --path, or --solver with one of "
+            f"{', '.join(SOLVERS)}"
         )
     if penalty.C is not None:
         raise ConfigError("penalty.C cannot be tuned: tune.l2 names the penalties to try")
@@ -113,7 +114,7 @@ def chosen(settings: Settings, candidate: Candidate) -> Settings:
     penalty = PenaltySettings(l2=candidate.l2, l1=candidate.l1 or None)
     solver: Any = settings.solver
     if solver.name != candidate.solver:
-        solver = SOLVER_SETTINGS[candidate.solver](passes=solver.passes, early_stop=solver.early_stop)
+        solver = SOLVER_SETTINGS[candidate.solver](passes=solver.passes)
     return settings.model_copy(update={"penalty": penalty, "loss": candidate.loss, "solver": solver})
 
 

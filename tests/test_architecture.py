@@ -57,7 +57,8 @@ ROOMS = {
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
-    "solvers": SMALL | TERMS | {"lanes"},
+    "groups": SMALL | {"pool"},
+    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "shuffle"},
     "features": SMALL,
     "shuffle": SMALL,
     "weighting": SMALL,
@@ -73,9 +74,16 @@ ROOMS = {
     "first_rows": SMALL,
     "reading": {"cache_place", "checkpoint", "config", "io", "model", "passes", "stream"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
-    "runs": {"checkpoint", "config", "errors", "feed", "model", "passes", "progress", "reading"},
-    "training": {"checkpoint", "config", "evaluate", "feed", "holdout", "interrupts", "model", "passes", "progress"}
-    | {"reading", "runs", "solvers", "version"}
+    "cached_groups": SMALL | {"feed", "groups", "passes"},
+    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "solvers", "version"}
+    | SMALL
+    | TERMS,
+    "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
+    | {"solvers"}
+    | SMALL
+    | TERMS,
+    "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
+    | {"progress", "reading", "runs", "solvers", "version"}
     | SMALL
     | TERMS,
     "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "solvers", "training"}

@@ -72,7 +72,7 @@ def test_defaults():
         },
         "features": {"hash_bits": None, "dim": None, "scale": "none"},
         "loss": "squared_hinge",
-        "penalty": {"l2": None, "C": None, "l1": None},
+        "penalty": {"l2": None, "C": None, "l1": None, "path": None},
         "bias": {"kind": "penalised", "scale": 1.0},
         "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},

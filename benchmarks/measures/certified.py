@@ -6,7 +6,7 @@ of the time is start-up.
 """
 
 from functools import partial
-from math import exp, log
+from math import exp, log, nan
 from pathlib import Path
 
 from bench import Bench, Cell, Check, Section, ratio
@@ -50,14 +50,14 @@ def certified(bench: Bench) -> Section:
     disagreements, by_kind = [], {"fits": {}, "tight": {}, "memory": {}}
     for problem in _problems(bench, "", bench.main):
         contest = Contest(bench, problem, judge)
-        entries = contest.settle([_liblinear(judge, problem, DUAL[problem.loss])], [fits, tight])
-        _take(section, problem, contest, entries)
+        rivals = [_liblinear(judge, problem, DUAL[problem.loss])]
+        entries = _settled(section, problem, contest, rivals, [fits, tight])
         disagreements.append(contest.disagreement)
         for kind, how in (("fits", fits), ("tight", tight)):
             theirs, mine = _pair(entries, how)
-            by_kind[kind][str(problem)] = ratio(theirs.timing.best, mine.timing.best)
+            by_kind[kind][str(problem)] = _faster(theirs, mine, contest.limit)
             if kind == "tight":
-                by_kind["memory"][str(problem)] = ratio(mine.peak, theirs.peak) if mine.peak else float("nan")
+                by_kind["memory"][str(problem)] = ratio(mine.peak, theirs.peak) if mine.peak else nan
     section.checks = _checks(by_kind, times) + [_agreement(disagreements)]
     if times < 3.9:
         section.notes.append(f"the rows are only {times:.1f}x the least budget: nothing is promised for that")
@@ -83,8 +83,8 @@ def certified_real(bench: Bench) -> Section:
                 command = partial(_linear_svc, scikit, problem)
                 rivals.append(Rival("LinearSVC", command, LITTLE_PATIENCE, matched=False, again=False))
             contest = Contest(bench, problem, judge)
-            entries = contest.settle(rivals, [dcd, *([newton] if few and newton in able else [])])
-            _take(section, problem, contest, entries)
+            contenders = [dcd, *([newton] if few and newton in able else [])]
+            entries = _settled(section, problem, contest, rivals, contenders)
             disagreements.append(contest.disagreement)
             faster |= {
                 f"{problem}, {mine.name}": ratio(_named(entries, mine.rival).timing.best, mine.timing.best)
@@ -146,8 +146,15 @@ def _linear_svc(scikit: ScikitLearn, problem: Problem, model: Path):  # type: ig
     return scikit.linear_svc(problem.data, model, problem.loss, problem.cost)
 
 
-def _take(section: Section, problem: Problem, contest: Contest, entries: list[Entry]) -> None:
-    """Rows of the table, notes and raw numbers of one contest."""
+def _settled(
+    section: Section, problem: Problem, contest: Contest, rivals: list[Rival], contenders: list[Ours]
+) -> list[Entry]:
+    """Hold one contest: rows of the table, notes and raw numbers."""
+    entries: list[Entry] = []
+    try:
+        entries = contest.settle(rivals, contenders)
+    except (PeerFailedError, ValueError, KeyError) as error:
+        contest.notes.append(f"{problem}: {error}")
     section.notes += contest.notes
     several = len({entry.rival for entry in entries if entry.solver}) > 1
     for entry in entries:
@@ -160,6 +167,7 @@ def _take(section: Section, problem: Problem, contest: Contest, entries: list[En
         own = [timing.best, _power(entry.tol), _power(entry.gap), timing.spread]
         section.rows.append([str(problem), name, *gaps, *own, faster, entry.peak or None, smaller])
     section.raw[str(problem)] = [vars(entry) | {"timing": vars(entry.timing)} for entry in entries]
+    return entries
 
 
 def _power(number: float) -> str | None:
@@ -175,10 +183,16 @@ def _pair(entries: list[Entry], how: Ours) -> tuple[Entry, Entry]:
     return _named(entries, mine.rival), mine
 
 
+def _faster(theirs: Entry, mine: Entry, limit: float) -> float:
+    """Times as fast; of who did not get there, the most it can be."""
+    given_up = mine.tol != mine.tol and bool(mine.to_gap)
+    return ratio(theirs.timing.best, limit if given_up else mine.timing.best)
+
+
 def _mean(values: list[float]) -> float:
     """Geometric; not a number where there is none."""
     known = [value for value in values if value == value]
-    return exp(sum(map(log, known)) / len(known)) if known and len(known) == len(values) else float("nan")
+    return exp(sum(map(log, known)) / len(known)) if known and len(known) == len(values) else nan
 
 
 def _checks(by_kind: dict[str, dict[str, float]], times: float) -> list[Check]:
@@ -188,18 +202,21 @@ def _checks(by_kind: dict[str, dict[str, float]], times: float) -> list[Check]:
     for kind, what in words.items():
         if kind == "fits" or times >= 3.9:
             found = by_kind[kind]
-            named = found | {
-                "worst": min(found.values(), default=float("nan")),
-                "geometric mean": _mean([*found.values()]),
-            }
+            named = found | {"worst": min(_all(found), default=nan), "geometric mean": _mean([*found.values()])}
             checks += [Check(f"{what}, {name}", value, FASTER[kind]) for name, value in named.items()]
     if times >= 3.9:
-        most = max(by_kind["memory"].values(), default=float("nan"))
+        most = max(_all(by_kind["memory"]), default=nan)
         checks.append(Check("rows 4x the budget: liblinear's memory, worst", most, SMALLER, at_least=False))
     return checks
 
 
+def _all(found: dict[str, float]) -> list[float]:
+    """The numbers; none where one is missing, because the worst is then unknown."""
+    values = [*found.values()]
+    return values if all(value == value for value in values) else []
+
+
 def _agreement(disagreements: list[float]) -> Check:
     """Two programs compute the objective of the same weights."""
-    most = max(disagreements, default=float("nan"))
+    most = max(disagreements, default=nan)
     return Check("objectives by NumPy and by streamsvm differ, 1e-6", most / SAME, 1.0, "ppm", at_least=False)

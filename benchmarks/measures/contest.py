@@ -1,7 +1,8 @@
 """One problem, solved from text to a model by streamsvm and by others: who needs how long, and how much memory.
 
 Others run to their own tolerance. What objective they reach is computed afterwards, outside the clock, and streamsvm is
-given the loosest tolerance of a fixed ladder with which it ends at least as low. Then all take turns.
+given the loosest tolerance of a fixed ladder with which it ends at least as low: first in steps of about 3, then at 0.7
+and 0.5 of the last that was too loose. Then all take turns.
 """
 
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from data import Dataset
 from peers import StreamSvm
 from peers.liblinear_dual import LibLinear, Solved
 from peers.streamsvm_cli import objects
-from process import Command, PeerFailedError, Run, Timing, interleave, run, warm_pages
+from process import Command, PeerFailedError, Timing, interleave, run, warm_pages
 
 GAPS = (1e-1, 1e-2, 1e-3)
 LADDER = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
+BETWEEN = (0.7, 0.5)
 PAIR_BYTES, ROW_BYTES = 8, 16  # of parsed rows, as streamsvm keeps them
 LEAST_MEMORY = 32_000_000  # that streamsvm takes for an answer
 SAME = 1e-6  # objectives this close are the same, relatively
@@ -108,8 +110,9 @@ class Contest:
     def __init__(self, bench: Bench, problem: Problem, judge: LibLinear) -> None:
         assert bench.streamsvm
         self._bench, self._problem, self._judge, self._ours = bench, problem, judge, bench.streamsvm
-        self._limit = 20.0
+        self.limit = 20.0  # seconds of a run of streamsvm; twice those of the slowest of the others if that is more
         self._tried: dict[tuple[Ours, float], Reached] = {}
+        self._peaks: dict[str, float] = {}  # of streamsvm, whatever the tolerance
         self.notes: list[str] = []
         self.disagreement = 0.0  # of the two computations of an objective, relative, the largest
 
@@ -118,7 +121,7 @@ class Contest:
         entries = [entry for rival in rivals if (entry := self._first_run(rival))]
         ran = {entry.name for entry in entries}
         rivals = [rival for rival in rivals if rival.name in ran]
-        self._limit = max([self._limit, *(2.0 * entry.timing.best for entry in entries)])
+        self.limit = max([self.limit, *(2.0 * entry.timing.best for entry in entries)])
         gaps = {how: self._to_gaps(how) for how in contenders}
         self._judge_all(entries, contenders)
         jobs: dict[str, Callable[[], float]] = {}
@@ -128,13 +131,17 @@ class Contest:
                 entry = Entry(how.name, how.solver, rival=theirs.name, to_gap=gaps[how])
                 entries.append(entry)
                 entry.tol = self._tolerance(how, theirs.objective)
-                if entry.tol == entry.tol:
+                if entry.tol != entry.tol and theirs.name:
+                    said = f"does not come down to {theirs.objective:.7g} in {self.limit:.0f} s"
+                    self.notes.append(f"{self._problem}: {how.name} {said}")
+                elif entry.tol == entry.tol:
                     entry.objective = self._tried[how, entry.tol].objective
-                    jobs[f"{how.name}, tol {entry.tol:g}"] = partial(self._matched, how, entry.tol, entries)
+                    jobs[f"{how.name}, tol {entry.tol:g}"] = partial(self._matched, how, entry.tol)
         self._rounds(jobs, rivals, entries)
         dual = max((reached.dual for reached in self._tried.values()), default=nan)
         for entry in entries:
-            entry.gap = max(0.0, (entry.objective - dual) / entry.objective)
+            entry.peak = self._peaks.get(entry.name, entry.peak)
+            entry.gap = max((entry.objective - dual) / entry.objective, 0.0)
         return entries
 
     # Others.
@@ -155,7 +162,8 @@ class Contest:
 
     def _rival_seconds(self, rival: Rival, entry: Entry) -> float:
         done = run(rival.command(self._model(rival.name)), sample_memory=True, limit=rival.limit)
-        return _noted(done, entry)
+        entry.peak = max(entry.peak, done.peak_anon / 1e6)
+        return done.seconds
 
     def _judge_all(self, entries: list[Entry], contenders: list[Ours]) -> None:
         """The objectives of all models so far, by one reading; streamsvm's say whether two programs agree."""
@@ -172,17 +180,18 @@ class Contest:
 
     # streamsvm.
 
-    def _try(self, how: Ours, tol: float) -> tuple[Reached, Run]:
-        words = ["--tol", repr(tol), "--passes", "100000", "--time", f"{self._limit:.0f}s"]
+    def _try(self, how: Ours, tol: float) -> Reached:
+        words = ["--tol", repr(tol), "--passes", "100000", "--time", f"{self.limit:.0f}s"]
         done = run(exact(self._ours, self._problem, how, self._model(how.name), *words), sample_memory=True)
         told: dict[str, Any] = objects(done.output)[-1]
+        self._peaks[how.name] = max(self._peaks.get(how.name, 0.0), done.peak_anon / 1e6)
         dual, gap = told["dual"], told["gap"]
         bound = (-inf, inf) if dual is None or gap is None else (float(dual), float(gap))
-        return Reached(done.seconds, float(told["objective"]), *bound), done
+        return Reached(done.seconds, float(told["objective"]), *bound)
 
     def _tried_once(self, how: Ours, tol: float) -> Reached:
         if (how, tol) not in self._tried:
-            reached = self._tried[how, tol] = self._try(how, tol)[0]
+            reached = self._tried[how, tol] = self._try(how, tol)
             self._say(
                 f"  {self._problem}: {how.name}: tol {tol:g}: {reached.seconds:.3f} s, gap {reached.gap:.1e}, "
                 f"objective {reached.objective:.7g}   (looking)"
@@ -199,7 +208,7 @@ class Contest:
                 self.notes.append(f"{self._problem}: {how.name}: {error}")
                 return {}
             if reached.gap > tol:
-                self.notes.append(f"{self._problem}: {how.name}: gap {reached.gap:.1e} after {self._limit:.0f} s")
+                self.notes.append(f"{self._problem}: {how.name}: gap {reached.gap:.1e} after {self.limit:.0f} s")
                 return seconds
             seconds[tol] = reached.seconds
         return seconds
@@ -208,24 +217,29 @@ class Contest:
         """The loosest of the ladder with which a run ends at the target or below; not a number if none does."""
         if target != target or not any(one == how for one, _ in self._tried):
             return nan
+        above = inf
         for tol in LADDER[::2] if self._bench.quick else LADDER:
             reached = self._tried_once(how, tol)
-            if reached.objective <= target:
-                return tol
-            if reached.gap > tol:
-                break
-        self.notes.append(f"{self._problem}: {how.name} did not come down to {target:.7g} in {self._limit:.0f} s")
+            late = reached.gap > tol  # its time was over, which is no way to stop
+            if late or reached.objective <= target:
+                finer = [float(f"{above * part:.1e}") for part in BETWEEN if above < inf and not self._bench.quick]
+                return next((one for one in finer if self._low(how, one, target)), nan if late else tol)
+            above = tol
         return nan
 
-    def _matched(self, how: Ours, tol: float, entries: list[Entry]) -> float:
+    def _low(self, how: Ours, tol: float, target: float) -> bool:
+        reached = self._tried_once(how, tol)
+        return reached.gap <= tol and reached.objective <= target
+
+    def _matched(self, how: Ours, tol: float) -> float:
         """A run on the clock; it must end where the one before ended."""
-        reached, done = self._try(how, tol)
+        reached = self._try(how, tol)
         if reached.objective > self._tried[how, tol].objective * (1.0 + SAME):
-            raise ValueError(f"another objective than before: {reached.objective!r}")
-        for entry in entries:
-            if entry.name == how.name and entry.tol == tol:
-                _noted(done, entry)
-        return done.seconds
+            raise ValueError(
+                f"another end than before: objective {reached.objective!r}, gap {reached.gap:.1e} after "
+                f"{reached.seconds:.1f} s; has the package been edited meanwhile, so that kernels were compiled?"
+            )
+        return reached.seconds
 
     def _rounds(self, jobs: dict[str, Callable[[], float]], rivals: list[Rival], entries: list[Entry]) -> None:
         """All take turns; others had their first turn already."""
@@ -241,8 +255,3 @@ class Contest:
 
     def _say(self, text: str) -> None:
         self._bench.say(text)
-
-
-def _noted(done: Run, entry: Entry) -> float:
-    entry.peak = max(entry.peak, done.peak_anon / 1e6)
-    return done.seconds

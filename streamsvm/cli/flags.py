@@ -57,7 +57,7 @@ FLAGS = {
         "penalty.C", "LIBLINEAR's scale of the penalty, instead of --l2: l2 = 1/(C rows).", spelled=("--C",)
     ),
     "l1": Flag("penalty.l1", "Penalty that makes weights exactly zero (folos, adagrad, ftrl)."),
-    "path": Flag("penalty.path", "Several l2, such as 1e-6..1e-2, each from where the one before ended (exact solvers)."),
+    "path": Flag("penalty.path", "Several l2, such as 1e-6..1e-2, one after the other (exact solvers)."),
     "passes": Flag("solver.passes", "Sweeps over the data. [default: 1; exact solvers: at most 1000]"),
     "tol": Flag("solver.tol", "Exact solvers stop at this relative gap, which is proven. [default: 1e-3]"),
     "time": Flag("solver.time", "Exact solvers stop after so long, such as 10m."),

@@ -51,7 +51,7 @@ class OnlineSettings(AnySolver):
 class BatchSettings(AnySolver):
     """What every solver has that goes over all rows until it is proven to be close to the optimum."""
 
-    biases = ("penalised", "none")
+    biases: ClassVar[tuple[str, ...]] = ("penalised", "none")
     early_stop: ClassVar[None] = None
     tol: Positive = Field(
         default=1e-3,

@@ -8,9 +8,12 @@ from streamsvm.solvers.adagrad import Adagrad
 from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
 from streamsvm.solvers.batch import BatchSolver, Surroundings
+from streamsvm.solvers.bmrm import Bmrm
 from streamsvm.solvers.dcd import Dcd
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
+from streamsvm.solvers.newton import Newton
+from streamsvm.solvers.ocas import Ocas
 from streamsvm.solvers.pegasos import Pegasos
 from streamsvm.solvers.sgd import Sgd
 from streamsvm.solvers.sgdqn import Sgdqn
@@ -20,7 +23,7 @@ SOLVERS: dict[str, type[OnlineSolver]] = {
     solver.name: solver for solver in (Asgd, Sgd, Pegasos, Sgdqn, Zhang, Folos, Adagrad, Ftrl)
 }
 
-BATCH_SOLVERS: dict[str, type[BatchSolver]] = {solver.name: solver for solver in (Dcd,)}
+BATCH_SOLVERS: dict[str, type[BatchSolver]] = {solver.name: solver for solver in (Dcd, Newton, Bmrm, Ocas)}
 
 
 def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
@@ -32,9 +35,7 @@ def make_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
     return SOLVERS[name](problem, **options)
 
 
-def make_batch_solver(
-    name: str, problem: Problem, groups: Groups, around: Surroundings, **options: Any
-) -> BatchSolver:
+def make_batch_solver(name: str, problem: Problem, groups: Groups, around: Surroundings, **options: Any) -> BatchSolver:
     """The solver of that name for finite data."""
     return BATCH_SOLVERS[name](problem, groups, around, **options)
 
@@ -45,9 +46,12 @@ __all__ = [
     "Adagrad",
     "Asgd",
     "BatchSolver",
+    "Bmrm",
     "Dcd",
     "Folos",
     "Ftrl",
+    "Newton",
+    "Ocas",
     "OnlineSolver",
     "Pegasos",
     "Sgd",

@@ -18,6 +18,7 @@ import numpy as np
 from streamsvm.batch import Float32s, Float64s
 from streamsvm.errors import ConfigError
 from streamsvm.groups import Groups
+from streamsvm.penalties import make_penalty
 from streamsvm.solvers.base import Problem, State
 
 
@@ -57,6 +58,9 @@ class Surroundings(NamedTuple):
     started: float | None = None  # by time.perf_counter()
 
 
+ALONE = Surroundings()
+
+
 class BatchSolver(ABC):
     """Learns from all rows at once: `learn` returns when a limit is reached."""
 
@@ -64,7 +68,7 @@ class BatchSolver(ABC):
     smooth_only: ClassVar[bool] = False  # whether it needs the curvature of a loss
     free_bias: ClassVar[bool] = False  # whether the bias may stand outside of the penalty
 
-    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = Surroundings()) -> None:
+    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         if problem.penalty.kind != "l2":
             raise ConfigError(f"solver {self.name} cannot minimise penalty {problem.penalty.kind}")
         self.problem = problem
@@ -111,7 +115,7 @@ class BatchSolver(ABC):
 
     def with_penalty(self, l2: float) -> None:
         """Another weight of the penalty; what was learned is where learning begins again."""
-        self.problem = self.problem._replace(penalty=self.problem.penalty._replace(l2=l2))  # type: ignore[arg-type]
+        self.problem = self.problem._replace(penalty=make_penalty(l2, 0.0))
         self.figures = None
         self.passes = 0
 
@@ -132,9 +136,9 @@ class BatchSolver(ABC):
         return 0.5 * self.problem.l2 * float(np.sum(inside * inside))
 
     def _enough(self, figures: Figures) -> bool:
-        """Take note of the figures; True when to stop."""
-        self.figures = figures
-        self.around.tell(figures)
+        """Take note of the figures; True when to stop. No loss is negative, so no objective is below zero."""
+        self.figures = figures._replace(dual=None if figures.dual is None else max(figures.dual, 0.0))
+        self.around.tell(self.figures)
         return self.converged or self._over()
 
     @property

@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.uint8]  # for each row of the data: what speaks against l
 
 
 class Block:
-    """Room for so many rows and features. `order` says which of its rows are to be learned from, and how they follow."""
+    """Room for so many rows and features. `order` has the places of those that are to be learned from, as they come."""
 
     def __init__(self, rows: int, features: int) -> None:
         self.indptr: Int64s = np.zeros(rows + 1, np.int64)

@@ -24,7 +24,7 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.groups import Groups
 from streamsvm.jit import kernel
 from streamsvm.solvers.base import Problem, State
-from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
+from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
 from streamsvm.solvers.simplex_qp import best_mixture
 from streamsvm.solvers.sums import Sums
 
@@ -121,7 +121,7 @@ class Planes:
 class Bmrm(BatchSolver):
     name: ClassVar[str] = "bmrm"
 
-    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = Surroundings()) -> None:
+    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
         if problem.bias.gain and not problem.bias.decay:
             raise ConfigError(

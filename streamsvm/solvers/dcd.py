@@ -1,8 +1,8 @@
 """dcd: coordinate descent on the dual problem, block by block, with a proof of how far the optimum is.
 
     minimise   P(w) = l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
-    maximise   D(alpha) = mean of c_i dual_value(alpha_i) - l2/2 ||w(alpha)||^2,    w(alpha) = sum of u_i alpha_i y_i x_i
-               u_i = c_i / (l2 N),   0 <= alpha_i <= ceiling;   D(alpha) <= P* <= P(w) for all alpha and w
+    maximise   D(alpha) = mean of c_i dual_value(alpha_i) - l2/2 ||w(alpha)||^2,     0 <= alpha_i <= ceiling
+               w(alpha) = sum of u_i alpha_i y_i x_i,   u_i = c_i / (l2 N);    D(alpha) <= P* <= P(w) for all alpha, w
     each row   alpha' = loss.dual_step(alpha_i, y_i s_i, u_i ||x_i||^2);   w += u_i (alpha' - alpha_i) y_i x_i
 
     C.-J. Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", 2008; logistic: H.-F. Yu, F.-L.
@@ -25,7 +25,7 @@ Choose it for exact answers on sparse rows with many features. With few features
 
 import math
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from streamsvm.jit import inlined, kernel, prefetch
 from streamsvm.rows import row_add, row_dot, row_norm2
 from streamsvm.shuffle import mixed, random_order
 from streamsvm.solvers.base import Problem, State
-from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
+from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
 from streamsvm.solvers.blocks import PAIR_BYTES, ROW_BYTES, Block, loaded
 from streamsvm.solvers.sums import Sums
 
@@ -69,7 +69,7 @@ class Plan(NamedTuple):
 class Dcd(BatchSolver):
     name = "dcd"
 
-    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = Surroundings()) -> None:
+    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
         if problem.bias.gain and not problem.bias.decay:
             raise ConfigError("solver dcd cannot have a free bias: its proof needs one inside the penalty, or none")
@@ -192,7 +192,7 @@ class Dcd(BatchSolver):
 
     def _keep(self, block: Block, staying: Block) -> None:
         """Copy the rows of a block that are between their bounds to those that stay, as long as there is room."""
-        loss = self.problem.loss
+        loss: Any = self.problem.loss
         if math.isfinite(loss.dual_slope(0.0)):  # else rows are never at a bound
             alpha = self.alpha[block.numbers[: block.rows]]
             chosen = np.flatnonzero((alpha > 0.0) & (alpha < loss.ceiling()))
@@ -272,8 +272,8 @@ class Dcd(BatchSolver):
         return {"alpha": alpha, "passes": self.passes}
 
     def restore(self, state: State) -> None:
-        alpha = state["alpha"]
-        ceiling = self.problem.loss.ceiling()
+        alpha, loss = state["alpha"], self.problem.loss
+        ceiling: float = loss.ceiling()  # type: ignore[no-untyped-call]
         if alpha.shape != self.alpha.shape or not bool(np.all((alpha >= 0.0) & (alpha <= ceiling))):
             raise ModelError("the dual variables saved are not those of these rows")
         self.alpha[:] = alpha
@@ -283,7 +283,8 @@ class Dcd(BatchSolver):
 
 @kernel
 def dcd_sweep(
-    batch, order, start, stop, kept, numbers, norms, loss, cost, gain, high, low, first, mark, vector, alphas, marks, sums
+    batch, order, start, stop, kept, numbers, norms, loss, cost, gain, high, low, first, mark,
+    vector, alphas, marks, sums,
 ):  # fmt: skip
     """Learn from rows order[start:stop]; those that do not rest move to order[kept:], whose end is returned."""
     indptr, indices, values, labels, weights = batch

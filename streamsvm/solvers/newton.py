@@ -39,7 +39,7 @@ from streamsvm.groups import Column, Groups
 from streamsvm.jit import kernel
 from streamsvm.losses import LOSSES
 from streamsvm.solvers.base import Problem, State
-from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
+from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
 from streamsvm.solvers.sums import Risk, Sums
 
 DIAGONAL = 0.01  # its share in the preconditioner: with more, sparse rows need more readings, with less, dense ones
@@ -83,7 +83,7 @@ class Newton(BatchSolver):
     free_bias = True
 
     def __init__(
-        self, problem: Problem, groups: Groups, around: Surroundings = Surroundings(), *, hessian_sample: float = 1.0
+        self, problem: Problem, groups: Groups, around: Surroundings = ALONE, *, hessian_sample: float = 1.0
     ) -> None:
         super().__init__(problem, groups, around)
         if not hasattr(problem.loss, "curvature"):

@@ -26,7 +26,7 @@ from streamsvm.groups import Groups
 from streamsvm.jit import kernel
 from streamsvm.rows import row_dot
 from streamsvm.solvers.base import Problem, State
-from streamsvm.solvers.batch import Surroundings
+from streamsvm.solvers.batch import ALONE, Surroundings
 from streamsvm.solvers.bmrm import SHARES, Bmrm, dot
 from streamsvm.solvers.sums import Risk, risk_pass
 
@@ -51,7 +51,7 @@ class Look(NamedTuple):
 class Ocas(Bmrm):
     name: ClassVar[str] = "ocas"
 
-    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = Surroundings()) -> None:
+    def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
         share = around.memory // SHARES // COLUMNS
         self._scores = groups.column(np.float64, share)  # of the best weights

