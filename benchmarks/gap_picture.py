@@ -48,7 +48,7 @@ def draw_gaps(section: Section, machine: str, path: Path) -> str | None:
     figure.suptitle("How far from the optimum, after how long", fontsize=15, fontweight="bold")
     size = f"{section.raw['megabytes']:.0f} MB of text, C = 1, whole process"
     bounds = "filled: gap proven by the solver itself; hollow: gap from the best bound that any solver proved"
-    figure.supxlabel(f"{size}; {bounds}\n{machine}", fontsize=9, color="#555555")
+    figure.supxlabel(f"{size}; {machine}\n{bounds}", fontsize=9, color="#555555")
     figure.draw_without_rendering()  # labels are placed by what the axes have become
     for axes, loss in zip(grid[0], losses, strict=True):
         _labels(axes, section.raw[loss]["curves"])
@@ -79,7 +79,7 @@ def _panel(axes: Any, title: str, curves: dict[str, dict[str, Any]]) -> None:
     axes.set_yscale("log")
     latest = max(seconds for curve in curves.values() for seconds, _ in curve["points"])
     soonest = min(seconds for curve in curves.values() for seconds, _ in curve["points"])
-    axes.set_xlim(soonest / 1.15, latest * (latest / soonest) ** 0.28)  # room for labels
+    axes.set_xlim(soonest / 1.15, latest * (latest / soonest) ** 0.36)  # room for labels
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -116,6 +116,7 @@ def _labels(axes: Any, curves: dict[str, dict[str, Any]]) -> None:
             textcoords="offset points",
             va="center",
             fontsize=LABEL,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
             color=style.color,
             fontweight="bold" if curves[name]["kind"] == "proven" else "normal",
         )

@@ -8,11 +8,13 @@ The rooms, in the order data travels:
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
     feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/), which
                     rows are held out (holdout)
+    groups          all rows of finite data, for solvers that go over them again and again (cached_groups)
     solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of
     model           weights and how they came about; evaluate measures them
     checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
-    training        the whole story on one screen, and tuning that of many candidates at once (runs has what they
-                    share); config says what they may be (reading turns it into streams), cli shows them
+    training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
+                    at once (runs has what they share); config says what they may be (reading turns it into streams),
+                    cli shows them
 
     >>> from streamsvm import load_model, open_stream, train, tune
 """

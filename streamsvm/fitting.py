@@ -214,6 +214,7 @@ class Fitting(Run):
         interrupts.check()
         self.rows_read += rows
         if self.solver is not None:
+            self.number = max(1, self._passes_made + self.solver.passes)
             self.listener.progress(self.progress())
             self._tick(rows)
 

@@ -198,10 +198,10 @@ REFUSED = [
     ("solver: {eta0: true}", "solver.eta0: must be auto or a number greater than 0 (got true)"),
     ("solver: {init: ''}", "solver.init: must not be empty (got '')"),
     ("solver: sdg",
-     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl (got 'sdg'); did you"
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd, newton, bmrm, ocas, auto (got 'sdg'); did you"
      " mean 'sgd'?"),
     ("solver: {name: [sgd]}",
-     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl (got ['sgd'])"),
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd, newton, bmrm, ocas, auto (got ['sgd'])"),
     ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'average'"
                       " (got ['sgd'])"),
     ("data: 5", "data: must be a section with keys such as 'class_weights' (got 5)"),
@@ -944,7 +944,7 @@ def test_template_loads_and_shows_every_key(write):
         assert f"\n{section}:" in text
         for key in keys if isinstance(keys, dict) else ():
             assert re.search(rf"^  #?{key}:", text, re.MULTILINE), key
-    assert "One of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl." in text
+    assert "One of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd, newton, bmrm, ocas, auto." in text
     assert max(map(len, text.splitlines())) <= 120
 
 

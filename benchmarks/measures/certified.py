@@ -16,7 +16,7 @@ from measures.real_sets import FEW_FEATURES, training_sets
 from peers import StreamSvm
 from peers.liblinear_dual import LibLinear
 from peers.scikit import ScikitLearn
-from process import PeerFailedError
+from process import Command, PeerFailedError
 
 FITS, TIGHT = "dcd, all in memory", "dcd, rows are {:.1f}x the budget"
 ENOUGH = "2GB"
@@ -47,7 +47,8 @@ def certified(bench: Bench) -> Section:
     budget, times = quarter_budget(bench.main)
     fits, tight = Ours(FITS, "dcd", _enough(bench.main)), Ours(TIGHT.format(times), "dcd", f"{budget // 1000}KB")
     _warm(bench, section, ours, [fits], tight=True)
-    disagreements, by_kind = [], {"fits": {}, "tight": {}, "memory": {}}
+    disagreements: list[float] = []
+    by_kind: dict[str, dict[str, float]] = {"fits": {}, "tight": {}, "memory": {}}
     for problem in _problems(bench, "", bench.main):
         contest = Contest(bench, problem, judge)
         rivals = [_liblinear(judge, problem, DUAL[problem.loss])]
@@ -74,7 +75,8 @@ def certified_real(bench: Bench) -> Section:
     section.notes.append(f"LinearSVC: its defaults (tol 1e-4, max_iter 1000), one run of at most {LITTLE_PATIENCE:g} s")
     dcd, newton = Ours("dcd", "dcd", ENOUGH), Ours("newton", "newton", ENOUGH)
     able = _warm(bench, section, ours, [dcd, newton])
-    disagreements, faster = [], {}
+    disagreements: list[float] = []
+    faster: dict[str, float] = {}
     for name, data in training_sets(bench):
         for problem in _problems(bench, name, data):
             few = name in FEW_FEATURES and problem.loss == "squared_hinge"
@@ -142,7 +144,7 @@ def _liblinear(judge: LibLinear, problem: Problem, kind: str) -> Rival:
     return Rival(f"liblinear {kind}", lambda model: judge.fit(problem.data, model, options), PATIENCE)
 
 
-def _linear_svc(scikit: ScikitLearn, problem: Problem, model: Path):  # type: ignore[no-untyped-def]
+def _linear_svc(scikit: ScikitLearn, problem: Problem, model: Path) -> Command:
     return scikit.linear_svc(problem.data, model, problem.loss, problem.cost)
 
 

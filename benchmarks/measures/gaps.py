@@ -73,7 +73,7 @@ def gap_curves(bench: Bench) -> Section:
 
 def _exact_curves(bench: Bench, ours: StreamSvm, problem: Problem, section: Section) -> dict[str, list[Point]]:
     budget, times = quarter_budget(bench.main)
-    contenders = [Ours("dcd", "dcd", ENOUGH), Ours(f"dcd, rows {times:.1f}x the budget", "dcd", f"{budget // 1000}KB")]
+    contenders = [Ours("dcd", "dcd", ENOUGH), Ours(f"dcd, rows {times:.2g}x budget", "dcd", f"{budget // 1000}KB")]
     contenders += [Ours(solver, solver, ENOUGH) for solver in ("newton", "bmrm", "ocas")]
     seconds = 3 if bench.quick else SECONDS
     found: dict[str, list[Point]] = {}
@@ -100,8 +100,8 @@ def _online_curves(bench: Bench, ours: StreamSvm, problem: Problem, section: Sec
     found: dict[str, list[Point]] = {}
     for solver in ONLINE[problem.loss][: 1 if bench.quick else None]:
         try:
-            for number in ("1", "2"):  # compiles
-                run(ours.command("train", str(bench.small.svm), "--solver", solver, "--passes", number, *shared))
+            for passes in ("1", "2"):  # compiles
+                run(ours.command("train", str(bench.small.svm), "--solver", solver, "--passes", passes, *shared))
             for number in PASSES[:2] if bench.quick else PASSES:
                 words = ["--solver", solver, "--passes", str(number), *shared]
                 done = run(ours.command("train", str(problem.data.svm), *words))

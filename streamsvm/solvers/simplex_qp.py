@@ -78,7 +78,6 @@ def active_set(gram, offsets, x):
             count = enter(gram, offsets, spread, x, active, factor, count, entered, slopes, direction)
             if count < 0:
                 break
-    x /= np.sum(x)
     mean, rounding = gradient(gram, offsets, x, slopes)
     return max(0.0, np.max(slopes) - mean), count >= 0
 
@@ -133,6 +132,7 @@ def move(gram, slopes, mean, x, active, count, direction):
         x[active[a]] = max(0.0, x[active[a]] + length * direction[a])
     if blocking >= 0:
         x[active[blocking]] = 0.0
+    x /= np.sum(x)
     return length, blocking
 
 
