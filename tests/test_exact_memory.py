@@ -1,11 +1,11 @@
-"""A hard limit: data ten times as large as the memory is learned by dcd, with the proof that the same rows have in memory.
+"""A hard limit: dcd learns data ten times as large as the memory, with the proof that the same rows have in memory.
 
 The system refuses what goes beyond the memory in use after a first run plus the budget, so nothing is left to sampling.
 """
 
+import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and figures are those of Linux")
 def test_ten_times_the_memory_under_a_hard_limit(data: str) -> None:
-    import json
-
     l2, tol = 0.3, 1e-2
     arguments = [data, str(COPIES), str(BUDGET), str(l2), str(tol)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Whole runs of solvers that prove their gap, through `train` and the command line: results, refusals, interruptions."""
+"""Whole runs of solvers that prove their gap, by `train` and the command line: results, refusals, interruptions."""
 
 import gzip
 import json
@@ -112,7 +112,13 @@ def test_the_model_is_the_optimum_and_the_result_says_so(data: str, loss: str, k
     checked(outcome, rows, problem)
     result, model = outcome.result, outcome.model
     assert result["solver"] == model.online["solver"] == "dcd" and result["dim"] == model.dim == WIDTH
-    assert (result["l2"], result["l1"], result["eta0"], result["zeros"], result["path"]) == (1e-3, 0.0, None, None, None)
+    assert (result["l2"], result["l1"], result["eta0"], result["zeros"], result["path"]) == (
+        1e-3,
+        0.0,
+        None,
+        None,
+        None,
+    )
     assert result["passes"] == model.provenance["passes"] >= 1 and result["bad_rows"] == 0
     assert result["examples"] == model.provenance["examples"] >= ROWS
     scores = rows.matrix[:, :-1] @ model.weights.astype(float) + model.bias
@@ -326,7 +332,8 @@ def test_passes_are_not_exceeded(data: str) -> None:
     (warning,) = [note for note in listener.notes if note.startswith("warning: ")]
     gap = f"{outcome.result['gap']:.2g}"
     assert warning == (
-        f"warning: stopped after 7 passes at a gap of {gap}, above the tolerance of 0.001; --passes and --time allow more"
+        f"warning: stopped after 7 passes at a gap of {gap}, above the tolerance of 0.001; "
+        "--passes and --time allow more"
     )
 
 
@@ -435,7 +442,8 @@ def test_an_online_model_is_a_good_beginning(data: str, tmp_path: Path) -> None:
 def test_a_model_of_its_own_is_one_too(data: str, tmp_path: Path, loss: str) -> None:
     first = str(tmp_path / "dcd.safetensors")
     cold = train(made(data, loss=loss, output__model=first))
-    for given in ({}, {"penalty__l2": 1e-2}, {"bias__kind": "none"}):
+    changes: list[dict[str, Any]] = [{}, {"penalty__l2": 1e-2}, {"bias__kind": "none"}]
+    for given in changes:
         warm = train(made(data, loss=loss, solver__init=first, **given))
         problem = problem_of(loss, given.get("penalty__l2", 1e-3), given.get("bias__kind", "penalised"))
         checked(warm, rows_in(data, WIDTH, problem), problem)
@@ -675,7 +683,9 @@ def test_a_finished_run_only_writes_its_model_again(data: str, tmp_path: Path) -
         (place / "m.st").unlink()
         listener = Notes()
         again = train(settings, listener)
-        assert (place / "m.st").read_bytes() == content and listener.notes[0].startswith("going on from all passes done")
+        assert (place / "m.st").read_bytes() == content and listener.notes[0].startswith(
+            "going on from all passes done"
+        )
         figures = [{k: v for k, v in one.result.items() if k != "seconds"} for one in (first, again)]
         assert figures[0] == figures[1]
 
@@ -703,7 +713,11 @@ def test_stopped_while_rows_are_surveyed(data: str, tmp_path: Path, monkeypatch:
 def test_other_settings_are_refused_and_more_memory_is_not(data: str, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(checkpointed(data, tmp_path, penalty__l2=1e-4), Mortal(15))
-    for other in ({"penalty__l2": 1e-3}, {"penalty__l2": 1e-4, "loss": "logistic"}, {"penalty__l2": 1e-4, "solver__tol": 0.1}):
+    for other in (
+        {"penalty__l2": 1e-3},
+        {"penalty__l2": 1e-4, "loss": "logistic"},
+        {"penalty__l2": 1e-4, "solver__tol": 0.1},
+    ):
         with pytest.raises(ModelError, match="cannot go on from this checkpoint"):
             train(checkpointed(data, tmp_path, **other))
     outcome = train(checkpointed(data, tmp_path, penalty__l2=1e-4, run__memory="200MB", run__threads=1))

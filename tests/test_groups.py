@@ -1,4 +1,4 @@
-"""Groups of rows: in any order on any thread, errors that come out, columns that leave no trace, the cache as visits."""
+"""Groups of rows: in any order on any thread, errors that come out, columns without a trace, the cache as visits."""
 
 import gzip
 import os
@@ -216,7 +216,8 @@ def cached(path: str, threads: int = 2, **given: Any) -> Iterator[tuple[Settings
 
 
 def groups_of(feed: Feed, passes: Passes, **given: Any) -> CachedGroups:
-    return CachedGroups(feed, passes, **({"dim": 0, "threads": 2, "tick": lambda rows: None} | given))
+    usual: dict[str, Any] = {"dim": 0, "threads": 2, "tick": lambda rows: None}
+    return CachedGroups(feed, passes, **(usual | given))
 
 
 def visited(feed: Feed) -> tuple[Batch, np.ndarray[Any, Any]]:

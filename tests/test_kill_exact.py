@@ -1,6 +1,6 @@
 """dcd in real processes, killed at random moments and started again until done: what it proves in the end is true.
 
-    STREAMSVM_KILL_SEED=n pytest tests/test_kill_exact.py        the same kills again, as far as time lets them be the same
+STREAMSVM_KILL_SEED=n pytest tests/test_kill_exact.py        the same kills again, as far as time lets them be the same
 """
 
 import json

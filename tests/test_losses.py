@@ -242,6 +242,23 @@ def test_extreme_dual_steps_stay_inside(loss: Any, size: float, stiffness: float
             assert math.isfinite(value) and not math.isnan(slope)
 
 
+@pytest.mark.parametrize("stiffness", [1e3, 1e6, 1e9, 1e12, 1e18, 1e30])
+@pytest.mark.parametrize("margin", [0.0, -1e-6, -1.0, -700.0, -1e6])
+@pytest.mark.parametrize("loss", [Logistic(), Logistic(2.5)], ids=str)
+def test_long_rows_take_short_steps(loss: Logistic, margin: float, stiffness: float) -> None:
+    """Where features are large and not scaled: from both ends, against bisection by factors."""
+    low, high = 1e-300, loss.ceiling()
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if loss.dual_slope(middle) - margin - stiffness * middle > 0.0:
+            low = middle
+        else:
+            high = middle
+    assert loss.dual_step(0.0, margin, stiffness) == pytest.approx(low, rel=1e-6)
+    moved = loss.dual_step(loss.ceiling(), -margin, stiffness)
+    assert loss.ceiling() - moved == pytest.approx(low, rel=1e-6, abs=1e-15)
+
+
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), SmoothedHinge(), Logistic(), Logistic(2.5)], ids=str)
 def test_a_row_without_length_goes_where_its_slope_says(loss: Any) -> None:
     """Its score is the bias whatever is done, and so is its slope."""

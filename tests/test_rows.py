@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from streamsvm.batch import Batch, concatenate, empty_batch
 from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Logistic, SquaredHinge
-from streamsvm.rows import ONE, pair_axpy, rebase, rescale, row_axpy, row_dot, row_norm2, safe_rate, strided_dot
+from streamsvm.rows import (
+    ONE,
+    pair_axpy,
+    rebase,
+    rescale,
+    row_add,
+    row_axpy,
+    row_dot,
+    row_norm2,
+    safe_rate,
+    strided_dot,
+)
 
 Vector = np.ndarray[Any, Any]
 LENGTHS = pytest.mark.parametrize("length", [*range(10), 31, 1000])
@@ -25,6 +36,11 @@ def dot(vector, indices, values, a, b):
 @kernel
 def axpy(vector, indices, values, a, b, factor):
     row_axpy(vector, indices, values, a, b, factor)
+
+
+@kernel
+def added(vector, indices, values, a, b, factor):
+    row_add(vector, indices, values, a, b, factor)
 
 
 @kernel
@@ -89,6 +105,18 @@ def test_row_axpy_adds_in_single_precision_at_the_rows_features_only(length: int
     expected[indices[a:b]] += np.float32(0.3) * values[a:b]
     axpy(vector, indices, values, a, b, 0.3)
     assert vector.tobytes() == expected.tobytes()
+
+
+@LENGTHS
+def test_row_add_adds_in_double_at_the_rows_features_only(length: int) -> None:
+    single, indices, values = made_row(length)
+    vector = single.astype(float)
+    a, b = 2, 2 + length
+    expected = vector.copy()
+    expected[indices[a:b]] += 0.3 * values[a:b].astype(float)
+    added(vector, indices, values, a, b, 0.3)
+    np.testing.assert_allclose(vector, expected, rtol=1e-15)
+    assert np.array_equal(np.delete(vector, indices[a:b]), np.delete(expected, indices[a:b]))
 
 
 @LENGTHS

@@ -15,7 +15,8 @@ is loaded once. More is read block by block, groups in a new random order each p
 from, rows in a new random order inside; rows with alpha strictly between its bounds are copied to a part of the memory
 where they stay for another pass, and learned from again after every block. Rows at a bound that they would not leave
 are left out (`resting`) until the next scan. A scan is a reading at fixed weights on all cores: it gives P and the gap,
-exactly, and finds out anew which rows may rest. It is made when the gap that was seen row by row is small enough.
+exactly, and finds out anew which rows may rest. It is made when the gap that was seen row by row is small enough. w
+jumps about while D rises; a mean of w from the last passes does not, and is given instead where its P is smaller.
 
 Nothing depends on time or threads; block size and the rows that stay depend on the memory, so a run with another
 budget ends at another point within the same tolerance. alpha alone says where a run stands: w is recomputed from it.
@@ -42,7 +43,10 @@ from streamsvm.solvers.sums import Sums
 
 PARTS = 4  # of the memory: a block learned from, one being loaded, rows that stay, and those that will stay next
 SWEEPS = 2  # over a block that had to be loaded
-PIECE = 1 << 16  # rows between two ticks
+PIECE = 1 << 16  # rows between two ticks, or
+PIECES = 16  # of a block, if that is less
+ADD_AFTER = 4  # features for each weight before w is added to the mean again
+FORGET = 0.5  # what the mean keeps of earlier passes with each new one
 SCAN_AFTER = 10  # passes at most
 SCAN_AT = 10.0  # or when the gap seems to be so many times smaller than at the last scan, or as small as wanted
 EARLY = 0.8  # less a little: the gap seen row by row is that of earlier weights
@@ -73,13 +77,17 @@ class Dcd(BatchSolver):
         super().__init__(problem, groups, around)
         if problem.bias.gain and not problem.bias.decay:
             raise ConfigError("solver dcd cannot have a free bias: its proof needs one inside the penalty, or none")
-        left = around.memory - 16 * (groups.width + 1)  # w, and the model that is made of it
+        left = around.memory - 32 * (groups.width + 1)  # w, its mean, the better one, and the model that is made of it
         self.alpha = groups.column(np.float64, left // 4)
         self.marks = groups.column(np.uint8, left // 16)
         left -= sum(column.nbytes for column in (self.alpha, self.marks) if not isinstance(column, np.memmap))
         self._left = max(left, 1 << 16)
         self.plan = self._planned()
         self._w = np.zeros(groups.width + 1)
+        self._best = self._w  # those that the figures speak of
+        self._sum = np.zeros(groups.width + 1)  # of w at several moments, and
+        self._added = 0.0  # how many they were
+        self._learned = 0.0  # features since the last of them
         self._dual = 0.0
         self._rest_beyond = (math.inf, -math.inf)  # slopes of rows that may rest at a bound
         self._begun = False  # whether there is anything to scan before the first pass
@@ -88,6 +96,11 @@ class Dcd(BatchSolver):
         self._home: Block | None = None  # all rows, if they stay
         self._blocks: list[Block] = []  # else those that are loaded
         self._staying: list[Block] = []  # rows that stay, and those that will next
+
+    @property
+    def _row_features(self) -> float:
+        """Features of a row, in the mean."""
+        return float(self.groups.features.sum()) / max(self.groups.rows, 1)
 
     def _planned(self) -> Plan:
         rows, features = self.groups.rows, int(self.groups.features.sum())
@@ -153,6 +166,8 @@ class Dcd(BatchSolver):
     def _pass(self) -> float:
         """Learn from all rows that do not rest; returns the relative gap as it was seen row by row."""
         self.passes += 1
+        self._sum *= FORGET
+        self._added *= FORGET
         sums = np.array([0.0, 0.0, -math.inf, math.inf])
         seed = mixed(self.around.seed, self.passes)
         if self._home is not None:
@@ -204,41 +219,58 @@ class Dcd(BatchSolver):
         problem, kept = self.problem, 0
         cost = 1.0 / (problem.l2 * max(self.groups.weight, 1e-300))
         high, low = self._rest_beyond
-        for start in range(0, block.active, PIECE):
-            stop = min(start + PIECE, block.active)
+        piece = min(PIECE, 1 + block.active // PIECES)
+        for start in range(0, block.active, piece):
+            stop = min(start + piece, block.active)
             kept = dcd_sweep(
                 block.batch, block.order, start, stop, kept, block.numbers, block.norms, problem.loss, cost,
                 problem.bias.gain, high, low, first, marks, self._w, self.alpha, self.marks, sums,
             )  # fmt: skip
+            self._average((stop - start) * self._row_features)
             self.around.tick(stop - start)
         block.active = int(kept)
+
+    def _average(self, features: float) -> None:
+        """Add w to the mean, if so many features have been learned since that it is worth its cost."""
+        self._learned += features
+        if self._learned >= ADD_AFTER * len(self._w):
+            self._learned = 0.0
+            self._sum += self._w
+            self._added += 1.0
 
     def _scan(self) -> Figures:
         """Exact figures over all rows, and which of them may rest."""
         loss, l2 = self.problem.loss, self.problem.l2
-        bias = float(self._w[-1]) * math.sqrt(self.problem.bias.gain)
+        root = math.sqrt(self.problem.bias.gain)
         high, low = self._rest_beyond
         groups = self._readable
+        mean = self._sum / self._added if self._added else self._w
+        biases = float(self._w[-1]) * root, float(mean[-1]) * root
 
-        def work(number: int, batch: Batch) -> tuple[int, tuple[float, float, float]]:
+        def work(number: int, batch: Batch) -> tuple[int, tuple[float, ...]]:
             alpha, marks = groups.of(number, self.alpha), groups.of(number, self.marks)
-            return batch.rows, scan_pass(batch, loss, self._w, bias, alpha, marks, high, low)
+            return batch.rows, scan_pass(batch, loss, self._w, mean, *biases, alpha, marks, high, low)
 
-        total = np.zeros(3)
+        total = np.zeros(5)
         for rows, sums in groups.mapped(work):
             total += sums
             self.around.tick(rows)
-        mean, error, dual = (total / max(self.groups.weight, 1e-300)).tolist()
-        norm = 0.5 * l2 * float(np.sum(self._w * self._w))
-        self._dual = dual - norm
         if self._home is not None:
             self._home.choose(self.marks)
-        return Figures(norm + mean, self._dual, mean, error)
+        losses, errors, duals, mean_losses, mean_errors = (total / max(self.groups.weight, 1e-300)).tolist()
+        norm = 0.5 * l2 * float(np.sum(self._w * self._w))
+        mean_norm = 0.5 * l2 * float(np.sum(mean * mean))
+        self._dual = duals - norm
+        if mean_norm + mean_losses < norm + losses:
+            self._best = mean
+            return Figures(mean_norm + mean_losses, self._dual, mean_losses, mean_errors)
+        self._best = self._w.copy()
+        return Figures(norm + losses, self._dual, losses, errors)
 
     # What is learned.
 
     def vector(self) -> Float64s:
-        return self._w
+        return self._best
 
     def start_from(self, weights: Float32s, bias: float) -> None:
         """alpha as the slopes at these weights say; where a slope jumps, in between, close to the jump."""
@@ -259,11 +291,12 @@ class Dcd(BatchSolver):
 
     def with_penalty(self, l2: float) -> None:
         self._w *= self.problem.l2 / l2
+        self._sum[:], self._added = 0.0, 0.0
         super().with_penalty(l2)
 
     def _recompute(self) -> None:
         sums = Sums(self._readable, self.problem, self._left // PARTS, self.around.tick)
-        self._w = sums.combination(self.alpha) / self.problem.l2
+        self._w = self._best = sums.combination(self.alpha) / self.problem.l2
         self._stale = False
 
     def state(self) -> State:
@@ -347,25 +380,30 @@ def fetch_row(indptr, indices, values, i):
 
 
 @kernel
-def scan_pass(batch, loss, vector, bias, alphas, marks, high, low):
-    """Sums of c loss, of c of the rows on the wrong side and of c dual_value(alpha); marks rows that may rest."""
+def scan_pass(batch, loss, vector, mean, bias, mean_bias, alphas, marks, high, low):
+    """Marks rows that may rest; sums of c loss, of c of the rows on the wrong side and of c dual_value(alpha), and the
+    first two for the mean of w."""
     indptr, indices, values, labels, weights = batch
     ceiling = loss.ceiling()
-    total = wrong = dual = 0.0
+    total = wrong = dual = mean_total = mean_wrong = 0.0
     for i in range(len(labels)):
         c = np.float64(weights[i])
         marks[i] |= RESTS
         if c == 0.0:
             continue
-        margin = (2.0 * labels[i] - 1.0) * (row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias)
-        total += c * loss.value(margin, 1.0)
+        label = 2.0 * labels[i] - 1.0
+        score = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
+        total += c * loss.value(score, label)
+        wrong += c * ((score > 0.0) != (label > 0.0))
+        score_of_mean = row_dot(mean, indices, values, indptr[i], indptr[i + 1]) + mean_bias
+        mean_total += c * loss.value(score_of_mean, label)
+        mean_wrong += c * ((score_of_mean > 0.0) != (label > 0.0))
         dual += c * loss.dual_value(alphas[i])
-        if margin < 0.0 or (margin == 0.0 and labels[i] > 0.5):
-            wrong += c
+        margin = label * score
         slope = margin - loss.dual_slope(alphas[i])
         if not ((alphas[i] == 0.0 and slope > high) or (alphas[i] == ceiling and slope < low)):
             marks[i] &= ~RESTS
-    return total, wrong, dual
+    return total, wrong, dual, mean_total, mean_wrong
 
 
 @kernel

@@ -332,6 +332,22 @@ def test_values_live_in_one_buffer_that_grows(kind: str) -> None:
 
 
 @BOTH
+def test_scaled_is_apply_in_an_array_of_its_own(kind: str) -> None:
+    """Any thread may ask, while others still use what they were given."""
+    batch = read_only(made_up(80))
+    scaling = counted(kind, batch.slice(0, 60))  # features of the rest may be unknown
+    pieces = [batch, batch.slice(20, 50), batch.slice(70, 80), batch.slice(5, 5), empty_batch()]
+    kept = [scaling.scaled(piece) for piece in pieces]
+    for piece, scaled in zip(pieces, kept, strict=True):
+        assert values_of(scaled).tobytes() == values_of(scaling.apply(piece)).tobytes()
+        assert all(getattr(scaled, name) is getattr(piece, name) for name in ("indptr", "indices", "labels", "weights"))
+        assert not np.shares_memory(scaled.values, scaling.apply(piece).values)
+    assert not any(np.shares_memory(a.values, b.values) for a in kept for b in kept if a is not b)
+    with pytest.raises(AssertionError):
+        Scaling(kind).scaled(batch)
+
+
+@BOTH
 def test_nothing_to_scale(kind: str) -> None:
     for scaling in (Scaling(kind), counted(kind, empty_batch())):
         assert scaling.apply(empty_batch()).rows == 0

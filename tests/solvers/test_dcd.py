@@ -30,6 +30,7 @@ ROOMY, TINY = 1 << 30, 1  # bytes: all rows stay in memory, or as few at a time 
 EVERY_LOSS = pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES], ids=list(LOSSES))
 BOTH = pytest.mark.parametrize("memory", [ROOMY, TINY], ids=["resident", "blocks"])
 ENOUGH = 5000  # passes
+PENALISED = Bias()
 
 
 class Given(Groups):
@@ -62,7 +63,7 @@ def pieces(batch: Batch, count: int = 7) -> list[Batch]:
     return cut(batch, [*points, points[0]])
 
 
-def problem_of(loss: Loss, cost: float, weight: float, bias: Bias = Bias()) -> Problem:
+def problem_of(loss: Loss, cost: float, weight: float, bias: Bias = PENALISED) -> Problem:
     """In LIBLINEAR's scale."""
     return Problem(loss, L2(1.0 / (cost * weight)), bias)
 
@@ -290,7 +291,7 @@ def test_dual_variables_may_be_in_a_file(tmp_path: Path) -> None:
 # Rows of all kinds.
 
 
-def both(batch: Batch, loss: Loss, cost: float = 1.0, bias: Bias = Bias(), tol: float = 1e-6) -> list[Solved]:
+def both(batch: Batch, loss: Loss, cost: float = 1.0, bias: Bias = PENALISED, tol: float = 1e-6) -> list[Solved]:
     """Solved in memory and by blocks, and checked."""
     problem = problem_of(loss, cost, float(batch.weights.sum(dtype=np.float64)), bias)
     found = [Solved(problem, Given(pieces(batch, 3)), memory=memory, tol=tol) for memory in (ROOMY, TINY)]

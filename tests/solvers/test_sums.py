@@ -20,6 +20,7 @@ from streamsvm.solvers.sums import Sums
 
 WIDTH = 30
 ROOMY = 1 << 20
+PENALISED = Bias()
 BIASES = {"penalised": make_bias("penalised", 2.0), "free": make_bias("free", 0.5), "none": make_bias("none", 1.0)}
 EVERY_LOSS = pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES], ids=list(LOSSES))
 EVERY_BIAS = pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
@@ -30,8 +31,15 @@ class Problems:
     """Rows in groups, the same rows in NumPy, and some weights."""
 
     def __init__(
-        self, loss: Loss, bias: Bias = Bias(), *, rows: int = 300, pieces: int = 9, threads: int = 2, memory: int = ROOMY
-    ) -> None:  # fmt: skip
+        self,
+        loss: Loss,
+        bias: Bias = PENALISED,
+        *,
+        rows: int = 300,
+        pieces: int = 9,
+        threads: int = 2,
+        memory: int = ROOMY,
+    ) -> None:
         self.problem = Problem(loss, L2(0.1), bias)
         whole = made_up(rows, WIDTH)
         rng = np.random.default_rng(5)
@@ -79,7 +87,9 @@ def test_the_risk_is_that_of_numpy(loss: Loss, bias: Bias) -> None:
     assert risk.error == pytest.approx(weights @ ((made.scores > 0) != (signs > 0)) / total, rel=1e-12)
     alpha = -slopes(loss, margins)
     np.testing.assert_allclose(risk.gradient, matrix.T @ (weights * signs * -alpha) / total, rtol=1e-6, atol=1e-8)
-    assert risk.dual == pytest.approx(weights @ dual_values(loss, np.clip(alpha, 0.0, loss.ceiling())) / total, rel=1e-5)
+    assert risk.dual == pytest.approx(
+        weights @ dual_values(loss, np.clip(alpha, 0.0, loss.ceiling())) / total, rel=1e-5
+    )
     without = made.sums.risk(made.vector)
     assert without.gradient.tobytes() == risk.gradient.tobytes() and without[:2] + without[3:] == risk[:2] + risk[3:]
     assert made.sums.readings == 2
@@ -101,7 +111,9 @@ def test_products_and_the_diagonal_are_those_of_the_hessian(loss: Loss, bias: Bi
     hessian = matrix.T @ (curvatures(loss, made.rows, made.scores)[:, None] * matrix) / made.rows.weights.sum()
     direction = np.random.default_rng(2).normal(size=WIDTH + 1)
     for _ in range(2):
-        np.testing.assert_allclose(made.sums.product(made.scores, direction), hessian @ direction, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(
+            made.sums.product(made.scores, direction), hessian @ direction, rtol=1e-11, atol=1e-13
+        )
         np.testing.assert_allclose(made.sums.diagonal(made.scores), np.diag(hessian), rtol=1e-11, atol=1e-13)
     assert made.sums.readings == 4
 
