@@ -91,9 +91,7 @@ class Groups(ABC):
             return np.zeros(self.rows, kind)
         try:
             with tempfile.TemporaryFile(dir=self._scratch) as file:
-                os.posix_fallocate(
-                    file.fileno(), 0, size
-                )  # a full disk is to be found now, not when numbers are written
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is found now, not at a later write
                 return np.memmap(file, kind, "r+", shape=(self.rows,))
         except OSError as error:
             raise SourceError(

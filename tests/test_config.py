@@ -198,10 +198,11 @@ REFUSED = [
     ("solver: {eta0: true}", "solver.eta0: must be auto or a number greater than 0 (got true)"),
     ("solver: {init: ''}", "solver.init: must not be empty (got '')"),
     ("solver: sdg",
-     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd, newton, bmrm, ocas, auto (got 'sdg'); did you"
-     " mean 'sgd'?"),
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd,"
+     " newton, bmrm, ocas, auto (got 'sdg'); did you mean 'sgd'?"),
     ("solver: {name: [sgd]}",
-     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd, newton, bmrm, ocas, auto (got ['sgd'])"),
+     "solver.name: must be one of asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl, dcd,"
+     " newton, bmrm, ocas, auto (got ['sgd'])"),
     ("solver: [sgd]", "solver: must be a single word for solver.name or a section with keys such as 'average'"
                       " (got ['sgd'])"),
     ("data: 5", "data: must be a section with keys such as 'class_weights' (got 5)"),

@@ -154,10 +154,9 @@ def render(found: dict[str, Any]) -> str:
     ]
     if provenance.get("objective") is not None:
         gap = provenance.get("gap")
-        proof = (
-            f", proven to be at most {100 * max(gap, 0.0):.2g} % above the least possible" if gap is not None else ""
-        )
-        lines.append(f"optimum  objective {provenance['objective']:.6g}{proof}")
+        lines.append(f"optimum  objective {provenance['objective']:.6g}")
+        if gap is not None:
+            lines[-1] += f", proven to be at most {100 * max(gap, 0.0):.2g} % above the least possible"
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")

@@ -49,7 +49,7 @@ ADD_AFTER = 4  # features for each weight before w is added to the mean again
 FORGET = 0.5  # what the mean keeps of earlier passes with each new one
 SCAN_AFTER = 10  # passes at most
 SCAN_AT = 10.0  # or when the gap seems to be so many times smaller than at the last scan, or as small as wanted
-EARLY = 0.8  # less a little: the gap seen row by row is that of earlier weights
+SEEMS = 1.25  # the gap seen row by row is of weights that jump about, and so larger than that of their mean
 AHEAD = np.int64(2)  # rows whose memory is asked for early
 LINE = np.uint64(16)  # numbers of 4 bytes in a cache line
 
@@ -132,7 +132,7 @@ class Dcd(BatchSolver):
         self._begun = True
         gap = 1.0
         while True:
-            wanted = EARLY * max(self.around.limits.tol, gap / SCAN_AT)
+            wanted = SEEMS * max(self.around.limits.tol, gap / SCAN_AT)
             for _ in range(SCAN_AFTER):
                 if self._pass() <= wanted or self._over():
                     break
