@@ -195,6 +195,19 @@ def test_a_column_that_finds_no_room_says_where(tmp_path: Path) -> None:
         groups.column(np.float64, 0)
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
+def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is only made longer has no room on disk: a number written to it later would end the process."""
+
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(SourceError, match="no room for a number for each row: No space left on device"):
+        Elsewhere(40, threads=1, scratch=tmp_path).column(np.float64, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 # The cache.
 
 

@@ -275,7 +275,12 @@ def certificate(result: dict[str, Any]) -> str:
         return f"no weights have an objective below {dual:.6g} (--objective tells how far these are)"
     if dual is None:
         return f"objective {objective:.6g}; no bound is known for this solver and loss"
-    return f"objective {objective:.6g}, proven to be at most {100 * max(gap, 0.0):.2g} % above the least possible"
+    return f"objective {objective:.6g}, proven to be at most {percent(gap)} % above the least possible"
+
+
+def percent(share: float) -> str:
+    """Two digits, or more before the point."""
+    return f"{100 * max(share, 0.0):.0f}" if share >= 0.1 else f"{100 * max(share, 0.0):.2g}"
 
 
 def ordinal(number: int) -> str:
