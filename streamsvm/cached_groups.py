@@ -42,15 +42,22 @@ class CachedGroups(Groups):
             raise DataError("there is no row to learn from" + (", or all weights are 0" if self.rows else ""))
 
     def group(self, number: int) -> Batch:
-        batch, held = self._feed.group(number)
-        return batch if held is None else batch._replace(weights=np.where(held, np.float32(0.0), batch.weights))
+        return self._scaled(self._learned(number))
 
     def held_out(self, number: int) -> Batch:
         """A group in which only the held-out rows have weight."""
-        batch, held = self._feed.group(number)
+        batch, held = self._feed.coded(number)
         assert held is not None
-        return batch._replace(weights=np.where(held, batch.weights, np.float32(0.0)))
+        return self._scaled(batch._replace(weights=np.where(held, batch.weights, np.float32(0.0))))
 
     def marks(self, number: int) -> tuple[Float32s, Float32s]:
-        batch = self.group(number)
+        batch = self._learned(number)
         return batch.labels, batch.weights
+
+    def _learned(self, number: int) -> Batch:
+        batch, held = self._feed.coded(number)
+        return batch if held is None else batch._replace(weights=np.where(held, np.float32(0.0), batch.weights))
+
+    def _scaled(self, batch: Batch) -> Batch:
+        scaling = self._feed.scaling
+        return batch if scaling is None else scaling.scaled(batch)

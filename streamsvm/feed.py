@@ -251,8 +251,8 @@ class Feed:
         self.features = self.bytes = 0
         self.preparing = False
 
-    def group(self, number: int) -> tuple[Batch, Bools | None]:
-        """A group of the cache as a visit has it, with the rows that are held out; any thread may ask."""
+    def coded(self, number: int) -> tuple[Batch, Bools | None]:
+        """A group of the cache with class codes and weights, and its held-out rows; any thread may ask."""
         batch, held = self._passes.group(number), None
         if self._settings.data.holdout:
             held = np.signbit(batch.weights)
@@ -260,7 +260,7 @@ class Feed:
         batch = self.classes.encode(batch)
         if self.class_weights is not None:
             batch = self.class_weights.apply(batch)
-        return (batch if self.scaling is None else self.scaling.scaled(batch)), held
+        return batch, held
 
     # Going on later.
 

@@ -23,7 +23,7 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
-from streamsvm.solvers import make_batch_solver
+from streamsvm.solvers import BATCH_SOLVERS, make_batch_solver
 from streamsvm.solvers.base import loss_pass
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
@@ -126,7 +126,7 @@ class Fitting(Run):
 
     def _refuse_if_too_wide(self, name: str, memory: int) -> None:
         """ConfigError or DataError, before anything is allocated, if the weights alone exceed the budget."""
-        each = 32  # bytes for a weight, in double, with what every solver needs beside it
+        each = BATCH_SOLVERS[name].weight_bytes
         if each * self.groups.width <= memory:
             return
         bits = max(1, (memory // each).bit_length() - 1)

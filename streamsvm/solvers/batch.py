@@ -67,6 +67,7 @@ class BatchSolver(ABC):
     name: ClassVar[str]
     smooth_only: ClassVar[bool] = False  # whether it needs the curvature of a loss
     free_bias: ClassVar[bool] = False  # whether the bias may stand outside of the penalty
+    weight_bytes: ClassVar[int] = 56  # that it needs at least for each weight
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         if problem.penalty.kind != "l2":

@@ -120,6 +120,7 @@ class Planes:
 
 class Bmrm(BatchSolver):
     name: ClassVar[str] = "bmrm"
+    weight_bytes = 8 * 12
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)

@@ -81,6 +81,7 @@ class Newton(BatchSolver):
     name = "newton"
     smooth_only = True
     free_bias = True
+    weight_bytes = 8 * 18
 
     def __init__(
         self, problem: Problem, groups: Groups, around: Surroundings = ALONE, *, hessian_sample: float = 1.0
