@@ -17,6 +17,7 @@ COLORS = {
     "liblinear": "#222222",
 }
 LABEL = 9.5  # points
+FLOOR = 1e-7  # smaller gaps are drawn here
 
 
 class Style(NamedTuple):
@@ -62,7 +63,7 @@ def _panel(axes: Any, title: str, curves: dict[str, dict[str, Any]]) -> None:
 
     for name, curve in curves.items():
         style = _style(name, curve["kind"])
-        seconds, gaps = zip(*curve["points"], strict=True)
+        seconds, gaps = zip(*_drawn(curve), strict=True)
         axes.plot(
             seconds,
             gaps,
@@ -91,6 +92,10 @@ def _panel(axes: Any, title: str, curves: dict[str, dict[str, Any]]) -> None:
     axes.set_axisbelow(True)
 
 
+def _drawn(curve: dict[str, Any]) -> list[tuple[float, float]]:
+    return [(seconds, max(gap, FLOOR)) for seconds, gap in curve["points"]]
+
+
 def _style(name: str, kind: str) -> Style:
     color = COLORS[name.split(",")[0].split(" ")[0]]
     if kind == "peer":
@@ -102,7 +107,7 @@ def _style(name: str, kind: str) -> Style:
 
 def _labels(axes: Any, curves: dict[str, dict[str, Any]]) -> None:
     """Each name right of the end of its line; names that would cover one another are moved apart."""
-    ends = {name: axes.transData.transform(curve["points"][-1]) for name, curve in curves.items()}
+    ends = {name: axes.transData.transform(_drawn(curve)[-1]) for name, curve in curves.items()}
     heights = _apart(
         {name: float(end[1]) for name, end in ends.items()}, {name: float(end[0]) for name, end in ends.items()}
     )
@@ -111,7 +116,7 @@ def _labels(axes: Any, curves: dict[str, dict[str, Any]]) -> None:
         points = 72.0 / axes.figure.dpi
         axes.annotate(
             name.replace(", ", ",\n"),
-            curves[name]["points"][-1],
+            _drawn(curves[name])[-1],
             (8, (heights[name] - float(end[1])) * points),
             textcoords="offset points",
             va="center",

@@ -184,7 +184,7 @@ class Dcd(BatchSolver):
         staying, next_staying = self._staying
         staying.choose(self.marks, RESTS)
         next_staying.clear()
-        self._keep(staying, next_staying)
+        self._keep(staying, next_staying, every=2)  # the others make room, so that each row meets all others in time
         order = random_order(self.groups.count, seed).tolist()
         done = 0
         with closing(loaded(self.groups, order, self.marks, self._blocks)) as blocks:
@@ -192,8 +192,8 @@ class Dcd(BatchSolver):
                 block.choose(self.marks)
                 for sweep in range(self.plan.sweeps):
                     self._sweep(block, mixed(seed, done, sweep), sums, first=sweep == 0)
-                if staying.active:
-                    self._sweep(staying, mixed(seed, done, SWEEPS), sums, first=done == 0, marks=False)
+                    if sweep == 0 and staying.active:
+                        self._sweep(staying, mixed(seed, done, SWEEPS), sums, first=done == 0, marks=False)
                 self._keep(block, next_staying)
                 done += 1
                 if self._over():
@@ -205,13 +205,13 @@ class Dcd(BatchSolver):
         self.marks[next_staying.numbers[: next_staying.rows]] |= STAYS
         self._staying = [next_staying, staying]
 
-    def _keep(self, block: Block, staying: Block) -> None:
-        """Copy the rows of a block that are between their bounds to those that stay, as long as there is room."""
+    def _keep(self, block: Block, staying: Block, every: int = 1) -> None:
+        """Copy rows of a block that are between their bounds, or every so-manieth, to those that stay, if there is room."""
         loss: Any = self.problem.loss
         if math.isfinite(loss.dual_slope(0.0)):  # else rows are never at a bound
             alpha = self.alpha[block.numbers[: block.rows]]
             chosen = np.flatnonzero((alpha > 0.0) & (alpha < loss.ceiling()))
-            staying.take(block.batch, block.numbers, chosen)
+            staying.take(block.batch, block.numbers, chosen[self.passes % every :: every])
 
     def _sweep(self, block: Block, seed: int, sums: Float64s, *, first: bool = True, marks: bool = True) -> None:
         """Learn from the rows in the block's order once; those that come to rest leave it, and are marked if wanted."""

@@ -196,7 +196,8 @@ def test_separable_rows(loss: str, l2: float) -> None:
     rows = made_up(60, 40, seed=5, noise=0.0)
     solver, heard = newton(problem_of(loss, l2), groups_of(rows, 2), tol=1e-4, passes=1500)
     solver.learn()
-    assert solver.converged and all(np.diff([told.objective for told in heard.figures]) < 0.0)
+    objectives, duals = zip(*[(told.objective, told.dual) for told in heard.figures], strict=True)
+    assert solver.converged and all(np.diff(objectives) < 0.0) and all(np.diff(duals) >= 0.0)
     assert solver.figures.error == 0.0 and solver.figures.objective < 1e-3  # type: ignore[union-attr]
 
 
