@@ -206,7 +206,7 @@ class Dcd(BatchSolver):
         self._staying = [next_staying, staying]
 
     def _keep(self, block: Block, staying: Block, every: int = 1) -> None:
-        """Copy rows of a block that are between their bounds, or every so-manieth, to those that stay, if there is room."""
+        """Copy rows of a block between their bounds, or every so-manieth, to those that stay, if there is room."""
         loss: Any = self.problem.loss
         if math.isfinite(loss.dual_slope(0.0)):  # else rows are never at a bound
             alpha = self.alpha[block.numbers[: block.rows]]

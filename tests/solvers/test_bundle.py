@@ -431,6 +431,22 @@ def test_another_penalty_before_learning_keeps_the_beginning(kind: type[Bmrm]) -
     assert told[0].objective == pytest.approx(Truth(ROWS, problem_of(Hinge())).primal(solver.vector()), rel=1e-12)
 
 
+@BOTH
+def test_one_can_begin_again_elsewhere(kind: type[Bmrm]) -> None:
+    """With what is known of the risk, but not with the best weights."""
+    solver, told = solved(kind, problem_of(Hinge()), groups_of(), tol=1e-3)
+    solver.start_from(np.full(WIDTH, 5.0, np.float32), 0.0)
+    assert solver.figures is None
+    bound, passes = told[-1].dual, solver.passes
+    told.clear()
+    solver.learn()
+    assert told[0].objective == pytest.approx(
+        Truth(ROWS, problem_of(Hinge())).primal(np.append(np.full(WIDTH, 5.0), 0))
+    )
+    assert told[0].dual == bound and told[-1].gap is not None and told[-1].gap <= 1e-3
+    assert solver.passes < 2 * passes
+
+
 # Limits, and what is refused.
 
 

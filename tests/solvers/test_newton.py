@@ -399,7 +399,7 @@ def test_a_state_from_any_moment_leads_to_the_same_end(loss: str, bias: str, sam
     for state in [*states, whole.state()]:
         again, heard = newton(problem, sample=sample, tol=1e-7, seed=5)
         again.restore(state)
-        assert again.passes == state["passes"]
+        assert again.passes == state["passes"] and bits(again.state()) == bits(state)
         spoil(state)
         again.learn()
         assert bits(again.state()) == bits(whole.state())
@@ -436,6 +436,26 @@ def test_a_model_is_a_good_beginning(loss: str, bias: str) -> None:
     wider = np.append(first.weights()[0], np.float32(5.0))
     again.start_from(wider, first.weights()[1])
     assert len(again.vector()) == WIDTH + 1
+
+
+def test_a_solver_that_was_used_begins_anew() -> None:
+    start = np.ones(WIDTH, np.float32), 1.0
+    fresh, _ = newton(problem_of("logistic"), tol=1e-3)
+    used, _ = newton(problem_of("logistic"), tol=1e-3)
+    used.learn()
+    begun = used.state()
+    passes = used.passes
+    for solver in (fresh, used):
+        solver.start_from(*start)
+        assert solver.figures is None
+        solver.learn()
+    assert np.array_equal(fresh.vector(), used.vector()) and used.passes == passes + fresh.passes
+    used.restore(begun)
+    used.learn()
+    assert used.passes == passes and np.array_equal(used.vector(), begun["vector"])
+    assert used.figures.objective == pytest.approx(  # type: ignore[union-attr]
+        Twin(problem_of("logistic"), ROWS, WIDTH).derivatives(begun["vector"])[0], rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("bias", ["penalised", "free"])
