@@ -155,10 +155,14 @@ class Logistic(NamedTuple):
         pull = self.scale * margin
         push = self.scale * stiffness
         low, high = -pull - push * (self.scale - alpha), -pull + push * alpha
+        if pull - push * alpha < 750.0:  # beyond 750 exp(-t) is nothing, and the side is known
+            low = max(low, -750.0)
+        if pull + push * (self.scale - alpha) > -750.0:
+            high = min(high, 750.0)
         t = min(high, max(low, -pull))
         if 0.0 < alpha < self.scale:
             t = min(high, max(low, math.log(alpha / (self.scale - alpha))))
-        for _ in range(50):
+        for _ in range(100):
             small = math.exp(-abs(t))
             share = 1.0 / (1.0 + small) if t > 0.0 else small / (1.0 + small)
             rest = t + pull + push * (self.scale * share - alpha)

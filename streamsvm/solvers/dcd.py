@@ -34,7 +34,7 @@ from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.groups import Groups, MemoryGroups
 from streamsvm.jit import inlined, kernel, prefetch
-from streamsvm.rows import row_add, row_dot, row_norm2
+from streamsvm.rows import row_add, row_dot
 from streamsvm.shuffle import mixed, random_order
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
@@ -57,6 +57,8 @@ LINE = np.uint64(16)  # numbers of 4 bytes in a cache line
 # found in the directions in which alpha may move.
 SEEN, GAINED, HIGHEST, LOWEST = range(4)
 
+
+STRIP = 0.1  # of margins in which rows are between their bounds, for all that weights tell: wider or narrower is slower
 
 RESTS, STAYS = np.uint8(1), np.uint8(2)  # marks of rows that need not be loaded
 
@@ -276,13 +278,11 @@ class Dcd(BatchSolver):
         """alpha as the slopes at these weights say; where a slope jumps, in between, close to the jump."""
         vector = self._extended(weights, bias)
         offset = float(vector[-1]) * math.sqrt(self.problem.bias.gain)
-        cost = 1.0 / (self.problem.l2 * max(self.groups.weight, 1e-300))
         jumps = not hasattr(self.problem.loss, "curvature")
-        gain = self.problem.bias.gain
 
         def work(number: int, batch: Batch) -> int:
             alpha = self.groups.of(number, self.alpha)
-            alpha_pass(batch, self.problem.loss, vector, offset, cost, gain, jumps, alpha)
+            alpha_pass(batch, self.problem.loss, vector, offset, jumps, alpha)
             return batch.rows
 
         for rows in self.groups.mapped(work):
@@ -407,14 +407,10 @@ def scan_pass(batch, loss, vector, mean, bias, mean_bias, alphas, marks, high, l
 
 
 @kernel
-def alpha_pass(batch, loss, vector, bias, cost, gain, jumps, alphas):
-    """alpha = -y slope(score); where slopes jump, the step from the middle that a row would make by itself."""
+def alpha_pass(batch, loss, vector, bias, jumps, alphas):
+    """alpha = -y slope(score); where slopes jump, in a narrow strip of margins around the jump what lies in between."""
     indptr, indices, values, labels, weights = batch
     for i in range(len(labels)):
         a, b = indptr[i], indptr[i + 1]
         margin = (2.0 * labels[i] - 1.0) * (row_dot(vector, indices, values, a, b) + bias)
-        if jumps:
-            stiffness = cost * np.float64(weights[i]) * (row_norm2(values, a, b) + gain)
-            alphas[i] = loss.dual_step(0.5 * loss.ceiling(), margin, stiffness) if stiffness > 0.0 else 0.0
-        else:
-            alphas[i] = -loss.slope(margin, 1.0)
+        alphas[i] = loss.dual_step(0.5 * loss.ceiling(), margin, STRIP) if jumps else -loss.slope(margin, 1.0)

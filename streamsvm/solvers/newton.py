@@ -20,7 +20,8 @@ the end is where ||g|| is `tol` times what it is at zero.
 A step leaves the scores before and after it. Along the line through both the least P is found without reading any
 features; where that is much lower than P after the step, or where the model was wrong, one more reading takes it there.
 So no step is ever in vain, and P never rises. That is also why the trust region can be wide: it is there for directions
-of next to no curvature. With TRON's own rule for its radius nearly separable rows took ten times the readings.
+of next to no curvature. With a radius that follows each step closely, as TRON's does, separable rows that take 700
+readings to a gap of 1e-4 were not there after 3000.
 
 Choose it for a loss with a curvature and an optimum to many digits, or where readings are cheap; `asgd` is good enough
 after one. With `hessian_sample` conjugate directions read only a share of the groups, anew in each step: cheaper steps,

@@ -189,9 +189,9 @@ def test_extreme_penalties_and_unscaled_features(loss: str, l2: float, factor: f
 
 @pytest.mark.parametrize(("loss", "l2"), [("squared_hinge", 1e-5), ("smoothed_hinge", 1e-5), ("logistic", 1e-8)])
 def test_separable_rows(loss: str, l2: float) -> None:
-    """Few rows matter in the end, and which ones is found step by step: LIBLINEAR takes 422 of them with squared hinge.
+    """Few rows matter in the end, and which ones is found step by step; LIBLINEAR too takes hundreds of steps.
 
-    With a trust region that shrinks as TRON's does, thousands of readings are not enough.
+    With a trust region that follows each step closely, 3000 readings were not enough.
     """
     rows = made_up(60, 40, seed=5, noise=0.0)
     solver, heard = newton(problem_of(loss, l2), groups_of(rows, 2), tol=1e-4, passes=1500)
@@ -555,6 +555,8 @@ def test_a_share_is_of_the_groups_and_another_in_each_step() -> None:
     assert sum(rows_read) < 0.7 * solver.passes * ROWS.rows
     every, _ = newton(problem_of("logistic"), groups_of(count=2), sample=0.9)
     assert every._sampled() is None
+    least, _ = newton(problem_of("logistic"), groups_of(count=20), sample=0.001)
+    assert len(least._sampled() or []) == 1
 
 
 # What it refuses.
