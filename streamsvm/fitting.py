@@ -54,6 +54,17 @@ class Best(NamedTuple):
     bias: float
 
 
+class Facts(NamedTuple):
+    """What a result tells of the data and of who learned from it."""
+
+    solver: str
+    rows: int
+    features: int
+    width: int
+    weight: float
+    penalties: int
+
+
 class Fitting(Run):
     """One run: a solver, and what is told about it."""
 
@@ -64,7 +75,8 @@ class Fitting(Run):
     ) -> None:
         self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
         super().__init__(settings, passes, checkpoints, listener, started, self.initial)
-        self.solver: BatchSolver | None = None
+        self.solver: BatchSolver | None = None  # before all rows are known, and after a run that had learned all
+        self.facts: Facts | None = None
         self.steps: list[Step] = []  # that are done
         self.best: Best | None = None
         self.rows_read = 0
@@ -95,6 +107,9 @@ class Fitting(Run):
         problem = make_problem(settings, settings.loss, self.l2s[0], 0.0)
         options = settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
         self.solver = make_batch_solver(name, problem, self.groups, around, **options)
+        groups = self.groups
+        features = int(groups.features.sum())
+        self.facts = Facts(name, groups.rows, features, groups.width, groups.weight, len(self.l2s))
         self.listener.note(f"{name}: {self.solver.described()}")
 
     def _penalties(self) -> list[float]:
@@ -156,7 +171,11 @@ class Fitting(Run):
 
     @property
     def unfinished(self) -> bool:
-        return self.solver is None or len(self.steps) < len(self.l2s)
+        return self.facts is None or len(self.steps) < self.facts.penalties
+
+    @property
+    def preparing(self) -> bool:
+        return super().preparing or self.facts is None
 
     def make_passes(self) -> None:
         assert self.solver is not None
@@ -185,10 +204,11 @@ class Fitting(Run):
             self.best = Best(len(self.steps), weights, bias)
         self.steps.append(step)
         if len(self.l2s) > 1:
-            self.listener.note(
-                f"l2 {step.l2:g}: objective {step.objective:.6g}, gap {step.gap or 0.0:.2g}, {step.passes} passes; "
-                f"held out: loss {loss:.5f}, error {100 * (error or 0.0):.2f} %"
-            )
+            said = f"l2 {step.l2:g}: objective {step.objective:.6g}, {step.passes} passes"
+            said += f", gap {max(step.gap, 0.0):.2g}" if step.gap is not None else ""
+            if loss is not None and error is not None:
+                said += f"; held out: loss {loss:.5f}, error {100 * error:.2f} %"
+            self.listener.note(said)
 
     def _held_out(self, weights: Float32s, bias: float) -> tuple[float | None, float | None]:
         """Loss and error of the rows that were not learned."""
@@ -222,24 +242,23 @@ class Fitting(Run):
         self.listener.progress(self.progress())
 
     def progress(self) -> Progress:
-        assert self.solver is not None
-        figures = self.solver.figures
-        features = int(self.groups.features.sum())
-        share = self.rows_read / max(self.groups.rows, 1)
+        assert self.facts is not None
+        known = self.solver.figures if self.solver is not None else self._known()
+        share = self.rows_read / max(self.facts.rows, 1)
         return Progress(
-            pass_number=self._passes_made + self.solver.passes,
+            pass_number=self._passes_made + (self.solver.passes if self.solver is not None and self.unfinished else 0),
             passes=self.settings.solver.passes,
             examples=self.rows_read,
-            bytes=int(share * 8 * features),
-            features=int(share * features),
-            loss=figures.loss if figures else None,
-            error=figures.error if figures else None,
-            weight=self.groups.weight,
+            bytes=int(share * 8 * self.facts.features),
+            features=int(share * self.facts.features),
+            loss=known.loss if known else None,
+            error=known.error if known else None,
+            weight=self.facts.weight,
             seconds=time.perf_counter() - self.started,
             fraction=share % 1.0,
-            objective=figures.objective if figures else None,
-            dual=figures.dual if figures else None,
-            gap=figures.gap if figures else None,
+            objective=known.objective if known else None,
+            dual=known.dual if known else None,
+            gap=known.gap if known else None,
         )
 
     @property
@@ -250,8 +269,12 @@ class Fitting(Run):
     # Going on later.
 
     def state(self) -> Tree:
-        assert self.solver is not None
-        state: Tree = {"rows_read": self.rows_read, "steps": [list(step) for step in self.steps]}
+        assert self.solver is not None and self.facts is not None
+        state: Tree = {
+            "rows_read": self.rows_read,
+            "steps": [list(step) for step in self.steps],
+            "facts": list(self.facts),
+        }
         if self.unfinished:
             state |= {"l2": self.solver.problem.l2, "solver": self.solver.state()}
         if self.best is not None:
@@ -259,12 +282,13 @@ class Fitting(Run):
         return state
 
     def restore(self, state: Tree) -> None:
-        assert self.solver is not None
         self.rows_read = state["rows_read"]
+        self.facts = Facts(*state["facts"])
         self.steps = [Step(*step) for step in state["steps"]]
         if "best" in state:
             self.best = Best(**{**state["best"], "weights": np.array(state["best"]["weights"])})
         if "solver" in state:
+            assert self.solver is not None
             if state["l2"] != self.solver.problem.l2:
                 self.solver.with_penalty(state["l2"])
             self.solver.restore(state["solver"])
@@ -272,38 +296,41 @@ class Fitting(Run):
 
     # After the last pass.
 
+    def _known(self) -> Step | Figures | None:
+        """What is known of the weights that are kept, or of those so far."""
+        return self._step() or (self.solver.figures if self.solver is not None else None)
+
     def _step(self) -> Step | None:
         """The one whose weights are kept."""
         return self.steps[self.best.number] if self.best is not None else None
 
     def model(self) -> Model:
-        assert self.solver is not None
-        step, figures = self._step(), self.solver.figures
-        known: Step | Figures | None = step or figures
+        assert self.facts is not None
+        step, known, passes = self._step(), self._known(), self._passes_made
         if step is not None and self.best is not None:
             learned, l2 = (self.best.weights, self.best.bias), step.l2
         else:
-            learned, l2 = self.solver.weights(), self.solver.problem.l2
+            assert self.solver is not None
+            learned, l2, passes = self.solver.weights(), self.solver.problem.l2, self.solver.passes
         provenance = {
             "examples": self.rows_read,
-            "passes": self._passes_made if step is not None else self.solver.passes,
+            "passes": passes,
             "l2": l2,
             "l1": 0.0,
             "eta0": None,
             "objective": known.objective if known is not None else None,
             "gap": known.gap if known is not None else None,
         }
-        return self.model_with(learned, provenance, {"solver": self.solver.name, "t": 0.0, "eta0": None})
+        return self.model_with(learned, provenance, {"solver": self.facts.solver, "t": 0.0, "eta0": None})
 
     def result(self) -> dict[str, Any]:
-        assert self.solver is not None
         step, now = self._step(), self.progress()
-        assert step is not None
+        assert step is not None and self.facts is not None
         return {
             "examples": now.examples,
             "passes": self._passes_made,
             "features": now.features,
-            "dim": self.groups.width,
+            "dim": self.facts.width,
             "seconds": now.seconds,
             "loss": step.loss,
             "error": step.error,
@@ -311,13 +338,13 @@ class Fitting(Run):
             "dual": step.dual,
             "gap": step.gap,
             "tol": self._tol,
-            "solver": self.solver.name,
+            "solver": self.facts.solver,
             "l2": step.l2,
             "l1": 0.0,
             "eta0": None,
             "zeros": None,
             "holdout": self._held_out_figures(step),
-            "path": [one._asdict() for one in self.steps] if len(self.l2s) > 1 else None,
+            "path": [one._asdict() for one in self.steps] if self.facts.penalties > 1 else None,
             "bad_rows": self.passes.stream.tally.bad_rows,
             "model": None,
         }
@@ -325,10 +352,11 @@ class Fitting(Run):
     def _held_out_figures(self, step: Step) -> dict[str, Any] | None:
         if step.held_out_loss is None:
             return None
+        assert self.facts is not None
         every = self.settings.data.holdout or 1
         return {
             "every": every,
-            "examples": self.groups.rows // every,
+            "examples": self.facts.rows // every,
             "loss": step.held_out_loss,
             "error": step.held_out_error,
             "pass": step.passes,

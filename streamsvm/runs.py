@@ -74,7 +74,7 @@ class Run(ABC):
 
     @abstractmethod
     def restore(self, state: Tree) -> None:
-        """Go on where `state` was taken; after `start`."""
+        """Go on where `state` was taken; after `start`, but for a run that needs the cache and has learned all."""
 
     @property
     @abstractmethod
@@ -84,6 +84,11 @@ class Run(ABC):
     # What a run may say.
 
     needs_cache = False  # whether all rows must be in the cache before the first is learned
+
+    @property
+    def preparing(self) -> bool:
+        """Whether nothing can be learned yet."""
+        return self.feed.preparing
 
     # The passes.
 
@@ -113,7 +118,7 @@ class Run(ABC):
         self.listener.progress(Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction))
 
     def _snapshot(self) -> Snapshot:
-        stage = "prepare" if self.feed.preparing else "learn" if self._inside or self.unfinished else "learned"
+        stage = "prepare" if self.preparing else "learn" if self._inside or self.unfinished else "learned"
         standing: dict[str, Any] = {
             "stage": stage,
             "pass": self.number,
@@ -193,7 +198,8 @@ class Run(ABC):
         if standing["stage"] != "learned" or self.settings.run.objective:
             self.passes.restore(state["passes"], self._show_reading, inside=self._inside)
         self.feed.restore(state["feed"], inside=self._inside)
-        self.start()
+        if standing["stage"] != "learned" or not self.needs_cache:
+            self.start()
         self.restore(state["own"])
 
 

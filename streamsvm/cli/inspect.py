@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.cli.show import percent
+from streamsvm.cli.show import proof
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.urls import scheme_of
 
@@ -157,7 +157,7 @@ def render(found: dict[str, Any]) -> str:
         gap = provenance.get("gap")
         lines.append(f"optimum  objective {provenance['objective']:.6g}")
         if gap is not None:
-            lines[-1] += f", proven to be at most {percent(gap)} % above the least possible"
+            lines[-1] += f", {proof(gap)}"
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")

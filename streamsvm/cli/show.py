@@ -1,6 +1,7 @@
 """How a run looks: a live display on a terminal, aligned lines in a log, JSON lines for programs."""
 
 import json
+import math
 import sys
 import time
 from typing import Any, TextIO
@@ -275,12 +276,15 @@ def certificate(result: dict[str, Any]) -> str:
         return f"no weights have an objective below {dual:.6g} (--objective tells how far these are)"
     if dual is None:
         return f"objective {objective:.6g}; no bound is known for this solver and loss"
-    return f"objective {objective:.6g}, proven to be at most {percent(gap)} % above the least possible"
+    return f"objective {objective:.6g}, {proof(gap)}"
 
 
-def percent(share: float) -> str:
-    """Two digits, or more before the point."""
-    return f"{100 * max(share, 0.0):.0f}" if share >= 0.1 else f"{100 * max(share, 0.0):.2g}"
+def proof(gap: float) -> str:
+    """What a gap, which is a share of the objective, says about the least possible one."""
+    above = 100.0 * max(gap, 0.0) / (1.0 - gap) if gap < 1.0 else math.inf
+    if above > 100.0:
+        return "of which little is proven yet"
+    return f"proven to be at most {f'{above:.0f}' if above >= 10.0 else f'{above:.2g}'} % above the least possible"
 
 
 def ordinal(number: int) -> str:

@@ -307,7 +307,7 @@ class Dcd(BatchSolver):
     def restore(self, state: State) -> None:
         alpha, loss = state["alpha"], self.problem.loss
         ceiling: float = loss.ceiling()  # type: ignore[no-untyped-call]
-        if alpha.shape != self.alpha.shape or not bool(np.all((alpha >= 0.0) & (alpha <= ceiling))):
+        if alpha.shape != self.alpha.shape or not bool(np.all((alpha >= 0.0) & (alpha <= ceiling) & (alpha < np.inf))):
             raise ModelError("the dual variables saved are not those of these rows")
         self.alpha[:] = alpha
         self.passes = int(state["passes"])

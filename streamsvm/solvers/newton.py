@@ -165,19 +165,20 @@ class Newton(BatchSolver):
             if np.isnan(self._now.steepest) and not self._now.vector.any():
                 self._now = self._now._replace(steepest=length(self._known.gradient))
         risk, vector = self._known, self._now.vector
-        objective = self._penalty(vector) + risk.loss
+        objective = self._penalty(vector) + float(risk.loss)
         dual = None
         if free:
             self._at_rest = length(self._gradient(vector, risk)) <= self._short(objective)
         else:
             self._now = self._now._replace(dual=max(self._now.dual, self._bound(risk)))
             dual = min(self._now.dual, objective)
-        return self._enough(Figures(objective, dual, risk.loss, risk.error))
+        return self._enough(Figures(objective, dual, float(risk.loss), float(risk.error)))
 
     def _bound(self, risk: Risk) -> float:
         """The dual value of alpha_i = -y_i slope_i, of which no more is claimed than rounding leaves certain."""
         cost = 0.5 / self.problem.l2 * inner(risk.gradient, risk.gradient)
-        return risk.dual - cost - UNIT * float(np.sqrt(self.groups.rows + 1)) * (risk.dual + cost)
+        slack = UNIT * np.sqrt(self.groups.rows + 1) * (risk.dual + cost)
+        return float(risk.dual - cost - slack)
 
     def _step(self) -> bool:
         """One step, and what it takes to know about it; False where the objective cannot be lowered."""

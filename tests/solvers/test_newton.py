@@ -135,6 +135,7 @@ def test_figures_are_those_of_the_vector(loss: str) -> None:
     assert figures is not None
     objective, gradient, _ = twin.derivatives(vector)
     assert figures.objective == pytest.approx(objective, rel=1e-12)
+    assert all(type(number) is float for number in figures) and type(solver.converged) is bool
     assert figures.dual == pytest.approx(objective - gradient @ gradient / (2.0 * problem.l2), rel=1e-9)
     assert figures.loss == pytest.approx(objective - 0.5 * problem.l2 * vector @ vector, rel=1e-9)
     wrong = (twin.matrix @ vector > 0.0) != (twin.signs > 0.0)
