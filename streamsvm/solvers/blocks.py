@@ -19,7 +19,7 @@ from streamsvm.shuffle import below, next_random
 
 RUN = 128  # rows that stay together when runs are mixed
 WINDOW = 64 * RUN  # rows that are then mixed one by one
-PAIR_BYTES, ROW_BYTES = 8, 40  # what a feature takes in a block, and a row beside its features
+PAIR_BYTES, ROW_BYTES = 8, 44  # what a feature takes in a block, and a row beside its features
 
 Flags = npt.NDArray[np.uint8]  # for each row of the data: what speaks against learning from it, 0 if nothing does
 
@@ -33,7 +33,7 @@ class Block:
         self.values = np.empty(features, np.float32)
         self.labels = np.empty(rows, np.float32)
         self.weights = np.empty(rows, np.float32)
-        self.norms = np.empty(rows, np.float32)  # squared lengths
+        self.norms = np.empty(rows)  # squared lengths
         self.numbers: Int64s = np.empty(rows, np.int64)  # which row of the data each one is
         self.order = np.empty(rows, np.uint32)
         self.rows = 0

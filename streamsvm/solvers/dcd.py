@@ -352,7 +352,7 @@ def dcd_sweep(
             highest, lowest = max(highest, 0.0), min(lowest, 0.0)
             continue
         highest, lowest = max(highest, slope), min(lowest, slope)
-        stiffness = u * (np.float64(norms[i]) + gain)
+        stiffness = u * (norms[i] + gain)
         moved = loss.dual_step(alpha, margin, stiffness)
         step = moved - alpha
         if step != 0.0:
