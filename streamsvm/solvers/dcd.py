@@ -90,7 +90,7 @@ class Dcd(BatchSolver):
         self._sum = np.zeros(groups.width + 1)  # of w at several moments, and
         self._added = 0.0  # how many they were
         self._learned = 0.0  # features since the last of them
-        self._dual = 0.0
+        self._dual = self._bound = 0.0  # D of alpha, and the largest that was found
         self._rest_beyond = (math.inf, -math.inf)  # slopes of rows that may rest at a bound
         self._begun = False  # whether there is anything to scan before the first pass
         self._stale = False  # whether w must be recomputed from alpha
@@ -263,11 +263,12 @@ class Dcd(BatchSolver):
         norm = 0.5 * l2 * float(np.sum(self._w * self._w))
         mean_norm = 0.5 * l2 * float(np.sum(mean * mean))
         self._dual = duals - norm
+        self._bound = max(self._bound, self._dual)
         if mean_norm + mean_losses < norm + losses:
             self._best = mean
-            return Figures(mean_norm + mean_losses, self._dual, mean_losses, mean_errors)
+            return Figures(mean_norm + mean_losses, self._bound, mean_losses, mean_errors)
         self._best = self._w.copy()
-        return Figures(norm + losses, self._dual, losses, errors)
+        return Figures(norm + losses, self._bound, losses, errors)
 
     # What is learned.
 
@@ -291,7 +292,7 @@ class Dcd(BatchSolver):
 
     def with_penalty(self, l2: float) -> None:
         self._w *= self.problem.l2 / l2
-        self._sum[:], self._added = 0.0, 0.0
+        self._sum[:], self._added, self._bound = 0.0, 0.0, 0.0
         super().with_penalty(l2)
 
     def _recompute(self) -> None:
