@@ -64,9 +64,7 @@ def chosen_solver(settings: Settings, listener: Listener) -> Settings:
         return settings
     if not make_source(settings, settings.data.train or ()).repeatable:
         if settings.penalty.path is not None:
-            raise ConfigError(
-                "penalty.path needs data that ends: name a file, or a solver such as dcd"
-            )
+            raise ConfigError("penalty.path needs data that ends: name a file, or a solver such as dcd")
         why = "the input may never end"
     elif settings.bias.kind == "free" and not smooth(settings.loss):
         why = f"the optimum with {settings.loss} and a free bias cannot be proven"

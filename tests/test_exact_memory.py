@@ -36,8 +36,8 @@ path, copies, budget, l2, tol = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]),
 settings = {"output.model": None, "run.memory": budget, "run.threads": 2, "solver.name": "dcd", "loss": "hinge",
             "penalty.l2": l2, "solver.tol": tol}
 threading.stack_size(1 << 19)
-few = settings | {"data.train": path, "data.limit": 3000}
-train(load_settings(overrides=few | {"solver.passes": 2}))  # machine code in place
+few = settings | {"data.train": path, "data.limit": 9000}
+train(load_settings(overrides=few | {"solver.passes": 2}))  # machine code in place, also for blocks
 base, peak = figure("RssAnon"), [0]
 limit = figure("VmData") + budget
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from streamsvm.jit import kernel
@@ -222,6 +222,9 @@ def test_a_dual_step_goes_to_the_best_place(loss: Any, share: float, margin: flo
 
 @ANY_LOSS
 @given(share=SHARE, margin=st.floats(-40, 40), stiffness=st.floats(1e-3, 1e3))
+@example(share=1e-300, margin=-1.1453942833192698, stiffness=671.5183290166625)
+@example(share=1.0, margin=2.7204278005230336, stiffness=612.2653199645761)
+@example(share=5e-324, margin=-2.684593403154942, stiffness=317.13133798436536)
 def test_a_second_dual_step_goes_nowhere(loss: Any, share: float, margin: float, stiffness: float) -> None:
     alpha = alpha_of(loss, share)
     moved = loss.dual_step(alpha, margin, stiffness)
