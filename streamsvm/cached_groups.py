@@ -3,6 +3,7 @@
 Held-out rows have weight 0. What solvers must know of all rows is found out in one reading, on all cores.
 """
 
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +34,12 @@ class CachedGroups(Groups):
             width = 0 if dim else batch.width
             return Surveyed(batch.features, width, float(batch.weights.sum(dtype=np.float64)))
 
-        for number, found in enumerate(self.mapped(survey)):
-            self.features[number] = found.features
-            self.width = max(self.width, found.width)
-            self.weight += found.weight
-            tick(int(starts[number + 1] - starts[number]))
+        with closing(self.mapped(survey)) as results:
+            for number, found in enumerate(results):
+                self.features[number] = found.features
+                self.width = max(self.width, found.width)
+                self.weight += found.weight
+                tick(int(starts[number + 1] - starts[number]))
         if not self.weight > 0.0:
             raise DataError("there is no row to learn from" + (", or all weights are 0" if self.rows else ""))
 

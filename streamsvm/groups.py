@@ -70,7 +70,10 @@ class Groups(ABC):
     def mapped(
         self, work: Callable[[int, Batch], Result], numbers: Sequence[int] | None = None
     ) -> Generator[Result, None, None]:
-        """`work(number, rows)` for all groups, or those asked for, on all threads; the results come in order."""
+        """`work(number, rows)` for all groups, or those asked for, on all threads; the results come in order.
+
+        Close it: threads wait as long as results are left.
+        """
         asked = range(self.count) if numbers is None else numbers
         tokens = Tokens(AHEAD * self.threads)
 

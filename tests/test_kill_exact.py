@@ -27,9 +27,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 TOL = 3e-3
 CASES = {  # loss, rows, features, l2, whether they stay in memory
-    "resident": ("hinge", 600, 30, 1e-2, "stay in memory"),
+    "resident": ("logistic", 600, 30, 1e-3, "stay in memory"),
     "blocks": ("hinge", 800, 1100, 0.1, "blocks of"),
-    "smooth": ("logistic", 600, 30, 1e-3, "stay in memory"),
 }
 
 
@@ -68,7 +67,7 @@ def test_killed_anywhere_the_proof_in_the_end_is_true(server: Server, tmp_path: 
     words += ["--checkpoint", str(kept), "--every", "0.05s", "--resume"]
     seconds, kills = plain["seconds"] + PACE * plain["batches"], 0
     early = Fate((Strike("batch", chance.randint(plain["batches"] // 4, plain["batches"] // 2)),))
-    later = [Fate(after=STARTING + chance.uniform(0.3, 1.0) * seconds) for _ in range(4)]
+    later = [Fate(after=STARTING + chance.uniform(0.3, 1.0) * seconds) for _ in range(2)]
     for fate in (early, *later, UNHARMED):
         answer = server.ask(words, fate)
         if answer["code"] == 0:

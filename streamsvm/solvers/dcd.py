@@ -158,8 +158,9 @@ class Dcd(BatchSolver):
         def work(number: int, batch: Batch) -> None:
             home.place(batch, int(groups.starts[number]), int(first_feature[number]))
 
-        for _ in groups.mapped(work):
-            self.around.tick(0)
+        with closing(groups.mapped(work)) as placed:
+            for _ in placed:
+                self.around.tick(0)
         home.choose(self.marks)
         edges = groups.starts.tolist()
         pieces = [home.batch.slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
@@ -254,9 +255,10 @@ class Dcd(BatchSolver):
             return batch.rows, scan_pass(batch, loss, self._w, mean, *biases, alpha, marks, high, low)
 
         total = np.zeros(5)
-        for rows, sums in groups.mapped(work):
-            total += sums
-            self.around.tick(rows)
+        with closing(groups.mapped(work)) as results:
+            for rows, sums in results:
+                total += sums
+                self.around.tick(rows)
         if self._home is not None:
             self._home.choose(self.marks)
         losses, errors, duals, mean_losses, mean_errors = (total / max(self.groups.weight, 1e-300)).tolist()
@@ -286,8 +288,9 @@ class Dcd(BatchSolver):
             alpha_pass(batch, self.problem.loss, vector, offset, jumps, alpha)
             return batch.rows
 
-        for rows in self.groups.mapped(work):
-            self.around.tick(rows)
+        with closing(self.groups.mapped(work)) as done:
+            for rows in done:
+                self.around.tick(rows)
         self._begun = self._stale = True
 
     def with_penalty(self, l2: float) -> None:

@@ -12,7 +12,7 @@ one, so neither the number of threads nor their speed changes one bit.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,9 +125,10 @@ class Sums:
                 return batch.rows, add(number, batch, buffers[buffer])
 
         total = np.zeros(count)
-        for rows, found in groups.mapped(work, asked):
-            total += np.array(found, ndmin=1)
-            self._tick(rows)
+        with closing(groups.mapped(work, asked)) as results:
+            for rows, found in results:
+                total += np.array(found, ndmin=1)
+                self._tick(rows)
         self.readings += 1
         result = buffers[0].copy()
         for buffer in buffers[1:]:
