@@ -68,11 +68,15 @@ class Groups(ABC):
         return column[self.starts[number] : self.starts[number + 1]]
 
     def mapped(
-        self, work: Callable[[int, Batch], Result], numbers: Sequence[int] | None = None
+        self,
+        work: Callable[[int, Batch], Result],
+        numbers: Sequence[int] | None = None,
+        failed: Callable[[int], None] = lambda number: None,
     ) -> Generator[Result, None, None]:
         """`work(number, rows)` for all groups, or those asked for, on all threads; the results come in order.
 
-        Close it: threads wait as long as results are left.
+        Close it: threads wait as long as results are left. `failed` is told of a group that cannot be read, for
+        those whose work waits for that of others.
         """
         asked = range(self.count) if numbers is None else numbers
         tokens = Tokens(AHEAD * self.threads)
@@ -82,7 +86,15 @@ class Groups(ABC):
                 tokens.take(1)
                 yield number
 
-        with closing(ordered(produce, lambda n: work(n, self.group(n)), tokens, self.threads)) as results:
+        def read_and_work(number: int) -> Result:
+            try:
+                batch = self.group(number)
+            except BaseException:
+                failed(number)
+                raise
+            return work(number, batch)
+
+        with closing(ordered(produce, read_and_work, tokens, self.threads)) as results:
             for result in results:
                 yield result
                 tokens.give_back(1)

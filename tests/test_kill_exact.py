@@ -25,10 +25,10 @@ from streamsvm.solvers.base import Problem
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-TOL = 3e-3
+TOL = 1e-2
 CASES = {  # loss, rows, features, l2, whether they stay in memory
-    "resident": ("logistic", 600, 30, 1e-3, "stay in memory"),
-    "blocks": ("hinge", 800, 1100, 0.1, "blocks of"),
+    "resident": ("logistic", 600, 30, 1e-2, "stay in memory"),
+    "blocks": ("hinge", 900, 1100, 0.5, "blocks of"),
 }
 
 

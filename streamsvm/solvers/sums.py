@@ -10,6 +10,7 @@ value sqrt(gain). Vectors are summed in a fixed number of buffers: a group's num
 one, so neither the number of threads nor their speed changes one bit.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +21,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float64s
 from streamsvm.groups import Column, Groups
 from streamsvm.jit import kernel
+from streamsvm.pool import StoppedError
 from streamsvm.rows import row_add, row_dot
 from streamsvm.solvers.base import Problem
 
@@ -125,7 +127,7 @@ class Sums:
                 return batch.rows, add(number, batch, buffers[buffer])
 
         total = np.zeros(count)
-        with closing(groups.mapped(work, asked)) as results:
+        with closing(groups.mapped(work, asked, lambda number: turns.lose(places[number]))) as results:
             for rows, found in results:
                 total += np.array(found, ndmin=1)
                 self._tick(rows)
@@ -142,6 +144,13 @@ class _Turns:
     def __init__(self, count: int) -> None:
         self._next = list(range(count))
         self._moved = threading.Condition()
+        self._lost = sys.maxsize
+
+    def lose(self, place: int) -> None:
+        """A place will never come: those after it need not wait any longer."""
+        with self._moved:
+            self._lost = min(self._lost, place)
+            self._moved.notify_all()
 
     @contextmanager
     def of(self, place: int) -> Iterator[int]:
@@ -149,6 +158,8 @@ class _Turns:
         buffer = place % len(self._next)
         with self._moved:
             while self._next[buffer] != place:
+                if self._lost < place:
+                    raise StoppedError
                 self._moved.wait()
         try:
             yield buffer

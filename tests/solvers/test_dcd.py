@@ -406,7 +406,7 @@ def any_rows(draw: st.DrawFn) -> Batch:
     points=st.lists(st.integers(0, 70), max_size=3),
     seed=st.integers(0, 3),
 )
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_any_rows_any_problem(
     batch: Batch, loss: Loss, cost: float, bias: Bias, memory: int, threads: int, passes: int, points: list[int],
     seed: int,

@@ -1,8 +1,11 @@
 """Sums over all rows: those of NumPy, the same bits whatever the threads, and an end after every error."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -214,15 +217,35 @@ def ends(work: Callable[[], Any]) -> list[BaseException]:
     return errors
 
 
-@pytest.mark.parametrize("bad", [0, 5, 19])
-@pytest.mark.parametrize(("buffers", "threads"), [(1, 1), (1, 5), (2, 2), (16, 5)])
-def test_a_group_that_cannot_be_read_ends_the_sum(bad: int, buffers: int, threads: int) -> None:
-    """Others may be waiting for their turn after it."""
+UNREADABLE = [(bad, *sizes) for bad in (0, 5, 19) for sizes in ((1, 1), (1, 5), (2, 2), (16, 5))]
+
+
+def unreadable(bad: int, buffers: int, threads: int) -> str:
+    """What is said where a group cannot be read."""
     made = Problems(Hinge(), pieces=20)
     groups = Unreliable(made.batches, threads=threads, bad=bad, wait=lambda n: 0.02 * (n == bad))
     sums = Sums(groups, made.problem, 8 * (WIDTH + 1) * buffers)
     (error,) = ends(lambda: sums.risk(made.vector))
-    assert isinstance(error, DataError) and str(error) == f"group {bad} cannot be read"
+    return str(error)
+
+
+def test_a_group_that_cannot_be_read_ends_the_sum() -> None:
+    """Others may be waiting for their turn after it. In a process of its own: threads that wait for ever stay there."""
+    here = Path(__file__).parent
+    script = f"""
+import os, sys, warnings
+warnings.simplefilter("ignore")
+sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]
+from test_sums import UNREADABLE, unreadable
+try:
+    for case in UNREADABLE:
+        print(*case, unreadable(*case), flush=True)
+finally:
+    os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    expected = [f"{bad} {buffers} {threads} group {bad} cannot be read" for bad, buffers, threads in UNREADABLE]
+    assert done.stdout.splitlines() == expected, done.stderr
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
