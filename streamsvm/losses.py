@@ -162,7 +162,7 @@ class Logistic(NamedTuple):
         t = min(high, max(low, -pull))
         if 0.0 < alpha < self.scale:
             t = min(high, max(low, math.log(alpha / (self.scale - alpha))))
-        for _ in range(100):
+        for turn in range(120):
             small = math.exp(-abs(t))
             share = 1.0 / (1.0 + small) if t > 0.0 else small / (1.0 + small)
             rest = t + pull + push * (self.scale * share - alpha)
@@ -173,7 +173,7 @@ class Logistic(NamedTuple):
             else:
                 low = t
             t -= rest / (1.0 + push * self.scale * share * (1.0 - share))
-            if not low < t < high:
+            if not low < t < high or (turn >= 20 and turn % 2 == 0):  # it may go in circles
                 t = 0.5 * (low + high)
         small = math.exp(-abs(t))
         return self.scale / (1.0 + small) if t > 0.0 else self.scale * small / (1.0 + small)
