@@ -26,7 +26,6 @@ class CachedGroups(Groups):
 
     def __init__(self, feed: Feed, passes: Passes, *, dim: int, threads: int, tick: Tick) -> None:
         self._feed = feed
-        self._passes = passes
         starts = passes.starts()
         super().__init__(starts, np.zeros(len(starts) - 1, np.int64), dim, 0.0, threads=threads, scratch=passes.scratch)
 

@@ -233,6 +233,13 @@ class Feed:
         return FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None)
 
     def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
+        batch, held = self._coded(batch)
+        if self.scaling is not None:
+            batch = self.scaling.apply(batch, order)
+        return Visit(batch, order, held)
+
+    def _coded(self, batch: Batch) -> tuple[Batch, Bools | None]:
+        """The batch with class codes and weights, and its held-out rows."""
         held = None
         if self._settings.data.holdout:
             held = np.signbit(batch.weights)
@@ -240,9 +247,7 @@ class Feed:
         batch = self.classes.encode(batch)
         if self.class_weights is not None:
             batch = self.class_weights.apply(batch)
-        if self.scaling is not None:
-            batch = self.scaling.apply(batch, order)
-        return Visit(batch, order, held)
+        return batch, held
 
     def _start_over(self) -> None:
         self._passes.fill()
@@ -253,14 +258,7 @@ class Feed:
 
     def coded(self, number: int) -> tuple[Batch, Bools | None]:
         """A group of the cache with class codes and weights, and its held-out rows; any thread may ask."""
-        batch, held = self._passes.group(number), None
-        if self._settings.data.holdout:
-            held = np.signbit(batch.weights)
-            batch = batch._replace(weights=np.abs(batch.weights))
-        batch = self.classes.encode(batch)
-        if self.class_weights is not None:
-            batch = self.class_weights.apply(batch)
-        return batch, held
+        return self._coded(self._passes.group(number))
 
     # Going on later.
 

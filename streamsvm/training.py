@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm import interrupts
 from streamsvm.batch import Float32s
 from streamsvm.checkpoint import Checkpoints, Tree
-from streamsvm.config import AsgdSettings, BatchSettings, Settings, expand
+from streamsvm.config import AsgdSettings, Settings, expand
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.evaluate import evaluate
 from streamsvm.feed import Visit
@@ -20,7 +20,7 @@ from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.reading import make_source, test_stream, training_passes, training_stream
+from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_problem
 from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, loss_pass
@@ -52,7 +52,7 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     started = time.perf_counter()
     settings = chosen_solver(settings, listener)
     with checkpointed(settings, "train", listener) as (passes, checkpoints):
-        kind = Fitting if isinstance(settings.solver, BatchSettings) else _Training
+        kind = Fitting if whole_data(settings) else _Training
         run = kind(settings, passes, checkpoints, listener, started)
         run.learn()
     return finish(settings, run.model(), run.result())

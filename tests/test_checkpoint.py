@@ -20,12 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import MEMORY
-from whole_runs import KilledError, Life, bits, lines
+from whole_runs import KilledError, Life, bits, few_rows_a_piece, lines
 
 import streamsvm.checkpoint
-import streamsvm.io.cache
 import streamsvm.solvers.base
-import streamsvm.stream
 from streamsvm import tune
 from streamsvm.config import Settings, load_settings
 from streamsvm.errors import DataError, ModelError, SourceError
@@ -40,10 +38,7 @@ ROWS = 600  # about 20 batches
 @pytest.fixture(scope="module", autouse=True)
 def small_pieces() -> Iterator[None]:
     """Blocks and trials of few rows, so that a short run has many batches."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
-        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
-        patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
+    with few_rows_a_piece() as patch:
         patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 60)
         yield
 

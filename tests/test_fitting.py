@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import Rows, dual, liblinear_vector, primal, rows_in
-from whole_runs import A9A, KilledError, Life, Notes, bits, lines
+from whole_runs import A9A, KilledError, Life, Notes, bits, few_rows_a_piece, lines
 
 import streamsvm.cli
-import streamsvm.io.cache
-import streamsvm.stream
 from streamsvm import load_model, open_stream, tune
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.config import Settings, load_settings
@@ -46,10 +44,7 @@ COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()"]
 @pytest.fixture(scope="module", autouse=True)
 def small_pieces() -> Iterator[None]:
     """Blocks and groups of few rows, so that a short run has many places to stop at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
-        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
-        patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
+    with few_rows_a_piece():
         yield
 
 

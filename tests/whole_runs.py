@@ -2,12 +2,16 @@
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import streamsvm.io.cache
+import streamsvm.stream
 from streamsvm.training import Outcome
 
 A9A = str(Path(__file__).parents[1] / "examples/data/a9a.train.svm.gz")
@@ -52,6 +56,16 @@ class Life(Notes):
             if not self._politely:
                 raise KilledError
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def few_rows_a_piece() -> Iterator[pytest.MonkeyPatch]:
+    """Blocks and groups of few rows, so that a short run has many places to stop at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
+        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
+        patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
+        yield patch
 
 
 def bits(outcome: Outcome) -> bytes:

@@ -286,6 +286,10 @@ class Cache:
     def groups(self) -> int:
         return int(self._reader.num_record_batches)
 
+    def starts(self) -> Int64s:
+        """The number of the first row of each group, and at the end that of all rows."""
+        return self._edges
+
     def first_rows(self) -> Int64s:
         """The number, in the source, of the first row of each group."""
         return self._edges[:-1]

@@ -65,13 +65,16 @@ class BatchSolver(ABC):
     """Learns from all rows at once: `learn` returns when a limit is reached."""
 
     name: ClassVar[str]
-    smooth_only: ClassVar[bool] = False  # whether it needs the curvature of a loss
     free_bias: ClassVar[bool] = False  # whether the bias may stand outside of the penalty
     weight_bytes: ClassVar[int] = 56  # that it needs at least for each weight
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         if problem.penalty.kind != "l2":
             raise ConfigError(f"solver {self.name} cannot minimise penalty {problem.penalty.kind}")
+        if problem.bias.gain and not problem.bias.decay and not self.free_bias:
+            raise ConfigError(
+                f"solver {self.name} cannot have a free bias: its proof needs one inside the penalty, or none"
+            )
         self.problem = problem
         self.groups = groups
         self.around = around

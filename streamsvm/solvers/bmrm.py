@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from streamsvm.batch import Float32s, Float64s
-from streamsvm.errors import ConfigError, ModelError
+from streamsvm.errors import ModelError
 from streamsvm.groups import Groups
 from streamsvm.jit import kernel
 from streamsvm.solvers.base import Problem, State
@@ -124,11 +124,6 @@ class Bmrm(BatchSolver):
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
-        if problem.bias.gain and not problem.bias.decay:
-            raise ConfigError(
-                f"solver {self.name} cannot have a free bias: its model of the loss says nothing of weights that cost "
-                "nothing. Use a bias inside the penalty, or none"
-            )
         size, share = groups.width + 1, around.memory // SHARES
         self._sums = Sums(groups, problem, share, around.tick)
         self._planes = Planes(size, min(MOST, max(FEWEST, share // (8 * size))))

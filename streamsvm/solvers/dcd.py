@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s
-from streamsvm.errors import ConfigError, ModelError
+from streamsvm.errors import ModelError
 from streamsvm.groups import Groups, MemoryGroups
 from streamsvm.jit import inlined, kernel, prefetch
 from streamsvm.rows import row_add, row_dot
@@ -77,13 +77,12 @@ class Dcd(BatchSolver):
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
-        if problem.bias.gain and not problem.bias.decay:
-            raise ConfigError("solver dcd cannot have a free bias: its proof needs one inside the penalty, or none")
         left = around.memory - 32 * (groups.width + 1)  # w, its mean, the better one, and the model that is made of it
         self.alpha = groups.column(np.float64, left // 4)
         self.marks = groups.column(np.uint8, left // 16)
         left -= sum(column.nbytes for column in (self.alpha, self.marks) if not isinstance(column, np.memmap))
         self._left = max(left, 1 << 16)
+        self._row_features = float(groups.features.sum()) / max(groups.rows, 1)  # in the mean
         self.plan = self._planned()
         self._w = np.zeros(groups.width + 1)
         self._best = self._w  # those that the figures speak of
@@ -99,18 +98,12 @@ class Dcd(BatchSolver):
         self._blocks: list[Block] = []  # else those that are loaded
         self._staying: list[Block] = []  # rows that stay, and those that will next
 
-    @property
-    def _row_features(self) -> float:
-        """Features of a row, in the mean."""
-        return float(self.groups.features.sum()) / max(self.groups.rows, 1)
-
     def _planned(self) -> Plan:
         rows, features = self.groups.rows, int(self.groups.features.sum())
         if PAIR_BYTES * features + ROW_BYTES * rows <= self._left:
             return Plan(True, rows, features, 1)
-        mean = features / max(rows, 1)
-        room = max(1, int(self._left / PARTS / (PAIR_BYTES * mean + ROW_BYTES)))
-        return Plan(False, room, max(1, int(room * mean)), SWEEPS)
+        room = max(1, int(self._left / PARTS / (PAIR_BYTES * self._row_features + ROW_BYTES)))
+        return Plan(False, room, max(1, int(room * self._row_features)), SWEEPS)
 
     def described(self) -> str:
         """What memory is used for, in words."""

@@ -80,7 +80,6 @@ class Step(NamedTuple):
 
 class Newton(BatchSolver):
     name = "newton"
-    smooth_only = True
     free_bias = True
     weight_bytes = 8 * 18
 

@@ -17,7 +17,7 @@ Choose it over bmrm, which needs a multiple of the readings where l2 is small; b
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from streamsvm.rows import row_dot
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import ALONE, Surroundings
 from streamsvm.solvers.bmrm import SHARES, Bmrm, dot
-from streamsvm.solvers.sums import Risk, risk_pass
+from streamsvm.solvers.sums import Risk
 
 BEYOND, MU = 2.0, 0.01
 COLUMNS = 3
@@ -73,18 +73,12 @@ class Ocas(Bmrm):
 
     def _read(self, read: Float64s) -> Risk:
         """The risk of some weights; and the columns, for them and for the best ones, in the same reading."""
-        sums, loss, best = self._sums, self.problem.loss, self._best
-        n = max(self.groups.weight, 1e-300)
+        best, bias = self._best, self._sums.bias(self._best)
 
-        def add(number: int, batch: Batch, total: Float64s) -> Any:
-            ahead, scores, marks = (self.groups.of(number, one) for one in (self._ahead, self._scores, self._marks))
-            scores_pass(batch, best, sums.bias(best), scores, marks)
-            return risk_pass(batch, loss, read, sums.bias(read), ahead, total)
+        def of_best(number: int, batch: Batch) -> None:
+            scores_pass(batch, best, bias, *(self.groups.of(number, one) for one in (self._scores, self._marks)))
 
-        gradient, (total, wrong, slopes, dual) = sums._summed(add, 4)
-        gradient[-1] = slopes * sums.root
-        gradient /= n
-        return Risk(total / n, wrong / n, gradient, dual / n)
+        return self._sums.risk(read, self._ahead, of_best)
 
     def _go_down(self, direction: Float64s) -> None:
         """To the optimum on the line through the best weights and those just read, if that is better at all."""

@@ -60,11 +60,20 @@ class Sums:
         """The bias, as it is added to scores."""
         return float(weights[-1]) * self.root
 
-    def risk(self, weights: Float64s, scores: Column | None = None) -> Risk:
-        """The risk of the weights; `scores`, if given, receives that of each row."""
+    def risk(
+        self,
+        weights: Float64s,
+        scores: Column | None = None,
+        beside: Callable[[int, Batch], None] = lambda number, batch: None,
+    ) -> Risk:
+        """The risk of the weights; `scores`, if given, receives that of each row.
+
+        `beside` is called for each group, on any thread: for what else is wanted of the same reading.
+        """
         bias = self.bias(weights)
 
         def add(number: int, batch: Batch, total: Float64s) -> Any:
+            beside(number, batch)
             own = self.groups.of(number, scores) if scores is not None else NO_COLUMN
             return risk_pass(batch, self._loss, weights, bias, own, total)
 
