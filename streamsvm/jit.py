@@ -107,14 +107,17 @@ def expose(name: str, stub: Callable[..., Any]) -> None:
         overload_method(family, name)(stub)
 
 
-# Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte or eight
-# unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product; a hint that a number
+# Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte, or four
+# or eight unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product; a hint that a number
 # of an array will be written soon. The plain Python forms serve NUMBA_DISABLE_JIT=1.
 
 if DISABLED:
 
     def load8(text: Any, position: int) -> Any:
         return np.int64(text[position])
+
+    def load32(text: Any, position: int) -> Any:
+        return np.uint64(int.from_bytes(text[position : position + 4].tobytes(), "little"))
 
     def load64(text: Any, position: int) -> Any:
         return np.uint64(int.from_bytes(text[position : position + 8].tobytes(), "little"))
@@ -142,6 +145,17 @@ else:
             return builder.zext(byte, ir.IntType(64))
 
         return types.int64(text, types.int64), generate
+
+    @intrinsic
+    def load32(typing_context, text, position):
+        def generate(context, builder, signature, arguments):
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.gep(array.data, [arguments[1]])
+            word = builder.load(builder.bitcast(address, ir.IntType(32).as_pointer()))
+            word.align = 1
+            return builder.zext(word, ir.IntType(64))
+
+        return types.uint64(text, types.int64), generate
 
     @intrinsic
     def load64(typing_context, text, position):
