@@ -107,9 +107,9 @@ def expose(name: str, stub: Callable[..., Any]) -> None:
         overload_method(family, name)(stub)
 
 
-# Instructions that numba has no spelling for: loads without numba's check for negative positions, one byte, or four
-# or eight unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product; a hint that a number
-# of an array will be written soon. The plain Python forms serve NUMBA_DISABLE_JIT=1.
+# Instructions that numba has no spelling for: loads without numba's check for negative positions, of one byte, or of
+# four or eight unaligned ones; the counts of trailing and leading zeros; the high half of a 64 x 64 bit product; a hint
+# that a number of an array will be written soon. The plain Python forms serve NUMBA_DISABLE_JIT=1.
 
 if DISABLED:
 

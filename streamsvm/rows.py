@@ -5,7 +5,7 @@ Positions are unsigned, because for signed ones numba checks at every access whe
 
 import numpy as np
 
-from streamsvm.jit import inlined, prefetch
+from streamsvm.jit import cold, inlined, prefetch
 
 ZERO, ONE, TWO, THREE, FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
@@ -138,3 +138,45 @@ def safe_rate(eta, loss, slope, values, a, b, gain):
     if bend > 0.0 and abs(slope) > bend:
         eta = min(eta, 1.0 / (bend * (row_norm2(values, a, b) + gain)))
     return eta
+
+
+@inlined
+def sift(keys, start, stop):
+    """Heap order below `start`, for the sort of a row."""
+    root = start
+    while 2 * root + 1 < stop:
+        child = 2 * root + 1
+        if child + 1 < stop and keys[child] < keys[child + 1]:
+            child += 1
+        if keys[root] >= keys[child]:
+            return
+        keys[root], keys[child] = keys[child], keys[root]
+        root = child
+
+
+@cold
+def merge_row(indices, values, keys, scratch):
+    """Sort a row by index and add up duplicates in the order they were written; returns the new length.
+
+    A key holds index and place, so no two are equal; `scratch` (same memory as a second half of keys) holds the values.
+    """
+    count = len(indices)
+    for i in range(count):
+        keys[i] = (np.uint64(indices[i]) << np.uint64(32)) | np.uint64(i)
+        scratch[i] = values[i]
+    for start in range(count // 2 - 1, -1, -1):
+        sift(keys, start, count)
+    for stop in range(count - 1, 0, -1):
+        keys[0], keys[stop] = keys[stop], keys[0]
+        sift(keys, 0, stop)
+    kept = -1
+    for i in range(count):
+        index = np.uint32(keys[i] >> np.uint64(32))
+        value = scratch[keys[i] & np.uint64(0xFFFFFFFF)]
+        if kept >= 0 and indices[kept] == index:
+            values[kept] += value
+        else:
+            kept += 1
+            indices[kept] = index
+            values[kept] = value
+    return kept + 1

@@ -19,7 +19,8 @@ from streamsvm.batch import Batch, Batches, Bytes
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.io import libsvm
 from streamsvm.io.decimals import PADDING
-from streamsvm.io.libsvm import Dialect, Parsed, Rows
+from streamsvm.io.libsvm import Dialect, Rows
+from streamsvm.io.parsed import Parsed
 from streamsvm.io.source import Block, Origin, Position, Source
 from streamsvm.pool import Tokens, ordered
 from streamsvm.shuffle import ShuffleBuffer, sampled

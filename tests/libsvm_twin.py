@@ -9,7 +9,8 @@ import numpy as np
 
 from streamsvm.batch import Batch
 from streamsvm.io.decimals import PADDING
-from streamsvm.io.libsvm import Dialect, Parsed, Rows, make_rows, parse
+from streamsvm.io.libsvm import Dialect, Rows, make_rows, parse
+from streamsvm.io.parsed import Parsed
 
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 

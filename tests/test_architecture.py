@@ -54,7 +54,7 @@ ROOMS = {
     "classes": SMALL,
     "hashing": {"jit"},
     "cells": {"batch"},
-    "io": SMALL | {"cells", "hashing", "io/urls"},
+    "io": SMALL | {"cells", "hashing", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},

@@ -28,7 +28,9 @@ from streamsvm.io.decimals import (
     short_decimal,
     trailing_zeros,
 )
+from streamsvm.io.parsed import LINE, NUMERAL, SHOWN, Fault, Parsed, found, quoted
 from streamsvm.jit import cold, inlined, kernel
+from streamsvm.rows import merge_row
 
 # How a row can be wrong, as the kernel reports it.
 OK = 0
@@ -37,11 +39,8 @@ NEGATIVE_WEIGHT, WEIGHT_RANGE = range(8, 10)
 
 LARGEST_INDEX = 2**32 - 1
 LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
-SHOWN = 60  # characters of an offending token in a message
 
-_NUMBER = re.compile(rb"[+-]?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?")  # what `read_number` reads
 _TOKEN = re.compile(rb"[^ \t\r\n]{0,%d}" % (4 * SHOWN))
-_LINE = re.compile(rb"[^\n]*\n")
 
 
 class Dialect(NamedTuple):
@@ -66,21 +65,6 @@ class Rows(NamedTuple):
     labels: Float32s
     weights: Float32s
     keys: list[np.ndarray]  # scratch for sorting rows, made when first needed
-
-
-class Fault(NamedTuple):
-    """A malformed row: where in its block it stands, and what is wrong with it."""
-
-    position: int  # of the offending byte
-    line: int
-    row: int  # good rows before it
-    message: str
-
-
-class Parsed(NamedTuple):
-    batch: Batch
-    lines: int
-    faults: list[Fault]
 
 
 def bytes_per_text_byte() -> int:
@@ -147,21 +131,14 @@ def _parse_exactly(
         else:
             with np.errstate(over="ignore"):  # the kernel refuses an infinity
                 for i in range(hard):
-                    decided[i] = float(_found(_NUMBER, text, int(at[i])))
+                    decided[i] = float(found(NUMERAL, text, int(at[i])))
             known = hard
-
-
-def _found(pattern: re.Pattern[bytes], text: Bytes, position: int) -> bytes:
-    """What `pattern` matches at `position`."""
-    match = pattern.match(text.data, position)
-    assert match is not None
-    return match.group()
 
 
 def _explain(text: Bytes, status: int, position: int) -> tuple[str, int]:
     """A sentence about the row, and where the next line starts."""
-    token = _found(_TOKEN, text, position).decode("utf-8", "backslashreplace")
-    shown = repr(token if len(token) <= SHOWN else token[: SHOWN - 3] + "...")
+    token = found(_TOKEN, text, position).decode("utf-8", "backslashreplace")
+    shown = quoted(token)
     lowered = token.lower()
     if "nan" in lowered or "inf" in lowered:
         message = f"{shown}: numbers must be finite"
@@ -177,7 +154,7 @@ def _explain(text: Bytes, status: int, position: int) -> tuple[str, int]:
             NEGATIVE_WEIGHT: f"{shown}: a number after the label is the weight of the row, and must not be negative",
             WEIGHT_RANGE: f"{shown}: the weight of the row does not fit in single precision (largest is 3.4e38)",
         }[status]
-    return message, position + len(_found(_LINE, text, position))
+    return message, position + len(found(LINE, text, position))
 
 
 @inlined
@@ -231,48 +208,6 @@ def read_index(text, position):
     if position == start or text[position] != 58:
         position = -2
     return index, position + 1
-
-
-@inlined
-def sift(keys, start, stop):
-    """Heap order below `start`, for the sort of a row."""
-    root = start
-    while 2 * root + 1 < stop:
-        child = 2 * root + 1
-        if child + 1 < stop and keys[child] < keys[child + 1]:
-            child += 1
-        if keys[root] >= keys[child]:
-            return
-        keys[root], keys[child] = keys[child], keys[root]
-        root = child
-
-
-@cold
-def merge_row(indices, values, keys, scratch):
-    """Sort a row by index and add up duplicates in the order they were written; returns the new length.
-
-    A key holds index and place, so no two are equal; `scratch` (same memory as a second half of keys) holds the values.
-    """
-    count = len(indices)
-    for i in range(count):
-        keys[i] = (np.uint64(indices[i]) << np.uint64(32)) | np.uint64(i)
-        scratch[i] = values[i]
-    for start in range(count // 2 - 1, -1, -1):
-        sift(keys, start, count)
-    for stop in range(count - 1, 0, -1):
-        keys[0], keys[stop] = keys[stop], keys[0]
-        sift(keys, 0, stop)
-    kept = -1
-    for i in range(count):
-        index = np.uint32(keys[i] >> np.uint64(32))
-        value = scratch[keys[i] & np.uint64(0xFFFFFFFF)]
-        if kept >= 0 and indices[kept] == index:
-            values[kept] += value
-        else:
-            kept += 1
-            indices[kept] = index
-            values[kept] = value
-    return kept + 1
 
 
 @kernel

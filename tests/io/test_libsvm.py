@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from libsvm_twin import FENCE, agrees_with_twin, fenced_rows, parsed, row, rows_of, twin, twin_row
 
 from streamsvm.io.decimals import PADDING
-from streamsvm.io.libsvm import SHOWN, Dialect, parse
+from streamsvm.io.libsvm import Dialect, parse
+from streamsvm.io.parsed import SHOWN
 
 UNLABELLED = Dialect(labelled=False)
 HARD = "1.00000017881393421514957253748434595763683319091796875"  # 1 + 3 * 2^-24 - 2^-53: needs every digit
