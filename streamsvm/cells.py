@@ -7,6 +7,7 @@ A recipe wants some columns, each as one kind of cell; a parser fills one array 
     TEXT     a span of bytes       data[slot][starts[slot, row]:][:lengths[slot, row]]
     NUMBERS  a span of float32     the items of a list
     WORDS    a span of hashes      the items of a list
+    INDICES  a span of uint32      the items of a list of whole numbers from 0 to 2^32 - 1
 
 The rules that make formats agree: a null, an empty text and NaN are missing; an infinite number is a fault. A category
 is always a text. Where it is written as a number its text is `number_text` of that number, so 7, 7.0 and 07 are the
@@ -15,19 +16,19 @@ read as numbers too.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsvm.batch import Bytes, Float32s
 
-SKIP, NUMBER, WORD, TEXT, NUMBERS, WORDS = range(6)
+SKIP, NUMBER, WORD, TEXT, NUMBERS, WORDS, INDICES = range(7)
 Int32s = npt.NDArray[np.int32]
 Uint32s = npt.NDArray[np.uint32]
 LARGEST_WHOLE = 2.0**53
-SPANS = (TEXT, NUMBERS, WORDS)
-_ITEMS: dict[int, type[np.generic]] = {TEXT: np.uint8, NUMBERS: np.float32, WORDS: np.uint32}
+SPANS = (TEXT, NUMBERS, WORDS, INDICES)
+_ITEMS: dict[int, type[np.generic]] = {TEXT: np.uint8, NUMBERS: np.float32, WORDS: np.uint32, INDICES: np.uint32}
 
 
 class Want(NamedTuple):
@@ -64,19 +65,28 @@ class Cells:
                 self.spelled_slots[place] = counts["span"]
                 counts["span"] += 1
         self._counts = counts[NUMBER], counts[WORD], counts["span"]
-        self.data: list[npt.NDArray[np.generic]] = [np.empty(0, _ITEMS[w.kind]) for w in wants if w.kind in SPANS]
+        self.data: list[npt.NDArray[Any]] = [np.empty(0, _ITEMS[w.kind]) for w in wants if w.kind in SPANS]
         self.data += [np.empty(0, np.uint8)] * (counts["span"] - len(self.data))
         self.reserve(0)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows; what was there is lost."""
+        """Make room for so many rows; what was there is lost.
+
+        Columns are an odd number of cache lines apart, so that the cells of a row do not compete for the same ones.
+        """
         numbers, words, spans = self._counts
         if rows > self.capacity or not self.capacity:
+            rows += (48 - rows) % 1024
             self.capacity = rows
+            self.lines: Int32s = np.zeros(rows, np.int32)
             self.numbers: Float32s = np.empty((numbers, rows), np.float32)
             self.words: Uint32s = np.empty((words, rows), np.uint32)
             self.starts: Int32s = np.empty((spans, rows), np.int32)
             self.lengths: Int32s = np.empty((spans, rows), np.int32)
+
+    def line(self, row: int) -> int:
+        """The line of the piece, counted from 0, on which a row begins."""
+        return int(self.lines[row])
 
     def number(self, place: int) -> Float32s:
         """The numbers of the want at `place`."""
@@ -85,7 +95,7 @@ class Cells:
     def word(self, place: int) -> Uint32s:
         return self.words[self.slots[place], : self.rows]
 
-    def spans(self, place: int) -> tuple[Int32s, Int32s, npt.NDArray[np.generic]]:
+    def spans(self, place: int) -> tuple[Int32s, Int32s, npt.NDArray[Any]]:
         """Starts, lengths and data of the want at `place`."""
         slot = self.slots[place]
         return self.starts[slot, : self.rows], self.lengths[slot, : self.rows], self.data[slot]

@@ -49,11 +49,7 @@ class ClassMap:
             self._index(classes)
 
     def _index(self, classes: list[ClassLabel]) -> None:
-        try:
-            numbers = np.array([float(name) for name in classes], np.float32)
-        except ValueError as error:
-            wrong = str(error).partition(": ")[2]  # could not convert string to float: 'spam'
-            raise ConfigError(f"data.classes: labels of LIBSVM text are numbers, not {wrong[:60]}") from error
+        numbers = self.numbers
         if len(set(numbers.tolist())) != len(classes):
             raise ConfigError("data.classes: two of the classes are the same number")
         order = np.argsort(numbers)
@@ -71,8 +67,10 @@ class ClassMap:
 
     @property
     def numbers(self) -> Float32s:
-        """The labels of codes 0, 1, ..."""
+        """The labels of codes 0, 1, ... as rows have them: numbers as written, of texts the codes themselves."""
         names = self.names or [-1, 1]
+        if _first_text(names) is not None:
+            return np.arange(len(names), dtype=np.float32)
         return np.array([float(name) for name in names], np.float32)
 
     def encode(self, batch: Batch) -> Batch:
@@ -104,6 +102,23 @@ class ClassMap:
         if row >= 0:
             raise UndeclaredClassError(float(labels[row]), self, int(row))
         return codes
+
+
+def _first_text(classes: Collection[ClassLabel]) -> str | None:
+    """The first class that is not a number."""
+    for name in classes:
+        try:
+            float(name)
+        except ValueError:
+            return str(name)
+    return None
+
+
+def refuse_texts(classes: Collection[ClassLabel]) -> None:
+    """ConfigError if classes are declared as texts where the labels of the data are numbers."""
+    text = _first_text(classes)
+    if text is not None:
+        raise ConfigError(f"data.classes: the labels of this data are numbers, not {text[:60]!r}")
 
 
 def classes_from(labels: Collection[float]) -> list[ClassLabel]:

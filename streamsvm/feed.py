@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.batch import Batch, Int64s
-from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, shown_label
+from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, refuse_texts, shown_label
 from streamsvm.config import DEFAULT_L2, Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.scaling import Scaling
@@ -64,12 +64,19 @@ class Feed:
 
     def _declared_classes(self, initial: Model | None) -> ClassMap:
         declared = self._settings.data.classes
+        texts = self._passes.stream.features.label_classes
+        if texts is not None and initial is None:
+            if len(texts) > 2:
+                raise ConfigError(_two_only(len(texts), texts))
+            return ClassMap(list(texts))
         if initial is not None:
             if declared and list(declared) != initial.classes:
                 raise ConfigError(f"data.classes differ from those of the initial model: {initial.classes}")
             return initial.class_map()
         if declared and len(declared) > 2:
             raise ConfigError(_two_only(len(declared)))
+        if declared and texts is None:
+            refuse_texts(declared)
         return ClassMap(list(declared)) if declared else ClassMap()
 
     def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | None:
@@ -80,7 +87,8 @@ class Feed:
             if initial.scale is None:
                 raise ModelError(f"the initial model was trained without features.scale, this run has {kind}")
             return Scaling.from_factors(kind, initial.scale)
-        return Scaling(kind, dim=self._settings.features.given_width, memory=memory)
+        features = self._passes.stream.features
+        return Scaling(kind, dim=features.width, memory=memory, dense=features.dense)
 
     def prepare(self, tick: Tick, *, whole: bool = False) -> None:
         """Find out from the cache what must be known before the first step; `tick` is called while that is filled.
@@ -311,9 +319,9 @@ class Feed:
     # The recipe, for the model.
 
     def recipe(self) -> dict[str, Any]:
-        features = self._settings.features
-        scale = {} if features.scale == "none" else {"scale": features.scale}
-        return {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim, **scale}
+        kind = self._settings.features.scale
+        scale = {} if kind == "none" else {"scale": kind}
+        return {**self._passes.stream.features.recipe, **scale}
 
 
 def _two_only(count: int, names: list[Any] | None = None) -> str:

@@ -87,9 +87,8 @@ class Fitting(Run):
     def start(self) -> None:
         settings = self.settings
         reading = make_reading(settings)
-        self.groups = CachedGroups(
-            self.feed, self.passes, dim=settings.features.given_width, threads=reading.plan()[0], tick=self._survey
-        )
+        width = self.passes.stream.features.width
+        self.groups = CachedGroups(self.feed, self.passes, dim=width, threads=reading.workers, tick=self._survey)
         self.l2s = self._penalties()
         name = self._solver_name()
         memory = memory_for_batch_solver(settings, self.groups.rows, self.groups.width)
@@ -145,7 +144,7 @@ class Fitting(Run):
         if each * self.groups.width <= memory:
             return
         bits = max(1, (memory // each).bit_length() - 1)
-        needed, given = each * self.groups.width / 1e6, self.settings.features.given_width
+        needed, given = each * self.groups.width / 1e6, self.passes.stream.features.width
         cause = f"{given} weights" if given else f"index {self.groups.width - 1}"
         raise (ConfigError if given else DataError)(
             f"{cause}: solver {name} would need {needed:,.0f} MB, but the memory budget leaves {memory / 1e6:,.0f} MB; "

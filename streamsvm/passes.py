@@ -22,6 +22,7 @@ from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.io.files import sync_file
 from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
+from streamsvm.readers import fingerprint_of
 from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream, Tally
 
@@ -403,8 +404,7 @@ class Passes:
         return {
             "source": source,
             "group size": [GROUP_ROWS, GROUP_FEATURES],
-            "format": "libsvm",
-            "hash mask and index limit": [stream.dialect.mask, stream.dialect.limit],
+            **fingerprint_of(stream.dialect),
             "data.limit": stream.limit,
             **({} if resumed_only else bad_rows),  # a run may go on with bad rows skipped
             **(sampling if stream.sample is not None else {}),

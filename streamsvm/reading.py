@@ -5,10 +5,10 @@ from collections.abc import Callable
 from streamsvm.cache_place import Lasting, lasting_path
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import BatchSettings, Settings, expand
+from streamsvm.dialects import serving_dialect, training_plan
 from streamsvm.io.compression import Limits
-from streamsvm.io.libsvm import LARGEST_INDEX, Dialect, index_mask
 from streamsvm.io.source import Source
-from streamsvm.model import Model
+from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.stream import SHARES, Reading, Stream
 
@@ -54,11 +54,14 @@ def memory_for_batch_solver(settings: Settings, rows: int, width: int) -> int:
     return max(settings.run.memory - FIXED_MEMORY - copies, 1 << 20)
 
 
-def training_stream(settings: Settings) -> Stream:
-    data, features = settings.data, settings.features
+def training_stream(settings: Settings, note: Callable[[str], None] = lambda text: None) -> Stream:
+    data = settings.data
+    source = make_source(settings, data.train or ())
+    initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
+    dialect, features = training_plan(settings, source, initial, note)
     return Stream(
-        make_source(settings, data.train or ()),
-        Dialect(limit=features.dim or LARGEST_INDEX + 1, mask=index_mask(features.hash_bits)),
+        source,
+        dialect,
         skip_bad=data.on_bad_row == "skip",
         max_bad_rows=data.max_bad_rows,
         limit=data.limit,
@@ -66,6 +69,7 @@ def training_stream(settings: Settings) -> Stream:
         shuffle=buffer_rows(settings),
         seed=settings.run.seed,
         reading=make_reading(settings),
+        features=features,
     )
 
 
@@ -90,11 +94,13 @@ def lasting_cache(checkpoints: Checkpoints) -> Lasting | None:
     return Lasting(lasting_path(checkpoints.place, local=checkpoints.local), checkpoints.identity)
 
 
-def test_stream(settings: Settings, source: Source, model: Model, *, labelled: bool = True) -> Stream:
+def test_stream(
+    settings: Settings, source: Source, model: Model, *, labelled: bool = True, keep: tuple[str, ...] = ()
+) -> Stream:
     """Data for a trained model: features as the model's recipe makes them, unknown ones accepted."""
     return Stream(
         source,
-        Dialect(labelled=labelled, mask=index_mask(model.recipe.get("hash_bits"))),
+        serving_dialect(settings, source, model, labelled=labelled, keep=keep),
         skip_bad=settings.data.on_bad_row == "skip",
         max_bad_rows=settings.data.max_bad_rows,
         limit=settings.data.limit if labelled is False else None,

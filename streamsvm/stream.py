@@ -13,19 +13,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from streamsvm.batch import Batch, Batches, Bytes
+from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.io import libsvm
-from streamsvm.io.decimals import PADDING
-from streamsvm.io.libsvm import Dialect, Rows
 from streamsvm.io.parsed import Parsed
-from streamsvm.io.source import Block, Origin, Position, Source
-from streamsvm.pool import Tokens, ordered
+from streamsvm.io.source import Origin, Position, Source
+from streamsvm.pool import ordered
+from streamsvm.readers import Dialect, Piece, Reader, make_reader
 from streamsvm.shuffle import ShuffleBuffer, sampled
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 SHARES = 4  # a quarter of the memory budget goes to blocks in flight, another to a shuffle buffer
 SHOWN_FAULTS = 5
 
@@ -38,13 +34,21 @@ class Reading(NamedTuple):
     block_size: int = 0  # 0: chosen from the memory
     copies: int = 1  # of the rows in a shuffle buffer that must fit into its share of the memory
 
-    def plan(self) -> tuple[int, int, int]:
-        """Threads, block size, and bytes of text that may be in flight."""
-        threads = self.threads or available_cores()
-        worst = 1 + libsvm.bytes_per_text_byte()
-        text = self.memory // SHARES // worst
-        block = self.block_size or min(LARGEST_BLOCK, max(SMALLEST_BLOCK, text // (threads + 3)))
-        return threads, block, max(text, block * 3)
+    @property
+    def workers(self) -> int:
+        return self.threads or available_cores()
+
+
+class Features(NamedTuple):
+    """What is known of the features of the rows, beyond the rows themselves."""
+
+    recipe: dict[str, Any] = {}  # how they are made, as a model keeps it
+    width: int = 0  # the number of weights they need; 0 if that grows with the data
+    dense: int | None = None  # of which so many come first that are numbers; None if all are
+    label_classes: list[str] | None = None  # of labels that are texts: rows have their places in this list
+
+
+UNKNOWN = Features()
 
 
 def available_cores() -> int:
@@ -77,48 +81,13 @@ class Tally:
         return tally
 
 
-class Slot:
-    """The memory of one block: its text, and the rows parsed from it."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.text = bytearray(size + 1 + PADDING)
-        self.array: Bytes = np.frombuffer(self.text, np.uint8)
-        self.rows: Rows = libsvm.make_rows(size + 1)
-
-
-class _Slots:
-    """Slots by their text buffer: bounded by tokens, one a byte; free ones of the usual size are kept."""
-
-    def __init__(self, block_size: int, tokens: Tokens) -> None:
-        self._block_size = block_size
-        self._tokens = tokens
-        self._free: list[Slot] = []
-        self._taken: dict[int, Slot] = {}
-
-    def take(self, size: int) -> bytearray:
-        self._tokens.take(size)
-        slot = self._free.pop() if size == self._block_size and self._free else Slot(size)
-        self._taken[id(slot.text)] = slot
-        return slot.text
-
-    def of(self, buffer: bytearray) -> Slot:
-        return self._taken[id(buffer)]
-
-    def give_back(self, buffer: bytearray) -> None:
-        slot = self._taken.pop(id(buffer))
-        if slot.size == self._block_size:
-            self._free.append(slot)
-        self._tokens.give_back(slot.size)
-
-
 class Stream:
     """Batches of a source, with labels as they are written in it."""
 
     def __init__(
         self,
         source: Source,
-        dialect: Dialect = Dialect(),
+        dialect: Dialect = libsvm.Dialect(),
         *,
         skip_bad: bool = False,
         max_bad_rows: int = 1000,
@@ -127,6 +96,7 @@ class Stream:
         shuffle: int = 0,
         seed: int = 0,
         reading: Reading = Reading(),
+        features: Features = UNKNOWN,
     ) -> None:
         if sample is not None and not 0.0 < sample <= 1.0:
             raise ConfigError(f"data.sample: the share of rows to keep must be above 0 and at most 1, not {sample:g}")
@@ -139,7 +109,9 @@ class Stream:
         self.shuffle = shuffle
         self.seed = seed
         self.reading = reading
+        self.features = features
         self.tally = Tally()
+        self.kept: list[list[str]] = []  # of the last batch: the columns that the dialect keeps, as texts
 
     @property
     def repeatable(self) -> bool:
@@ -163,22 +135,19 @@ class Stream:
         self.tally = done or Tally()
         if self.tally.rows == self.limit:
             return
-        threads, block_size, text = self.reading.plan()
-        skip = self.max_bad_rows if self.skip_bad else 0
-        tokens = Tokens(text)
-        slots = _Slots(block_size, tokens)
+        reader = self._reader()
         start = self.tally.position
 
-        def produce() -> Iterator[Block]:
-            return self.source.blocks(block_size, slots, lambda: tokens.stopped, start)
+        def produce() -> Iterator[Piece]:
+            return reader.pieces(start)
 
-        def work(block: Block) -> tuple[Block, Parsed]:
-            slot = slots.of(block.buffer)
-            return block, libsvm.parse(slot.array, 0, block.size, self.dialect, slot.rows, skip)
+        def work(piece: Piece) -> tuple[Piece, Parsed]:
+            return piece, reader.parse(piece)
 
-        with closing(ordered(produce, work, tokens, threads)) as blocks:
-            for block, parsed in blocks:
-                batch, error = self._account(block, parsed)
+        with closing(ordered(produce, work, reader.tokens, self.reading.workers)) as pieces:
+            for piece, parsed in pieces:
+                batch, error = self._account(reader, piece, parsed)
+                self.kept = [column[: batch.rows] for column in parsed.kept or ()]
                 self.tally.whole = error is None
                 if self.sample is not None:
                     batch = sampled(batch, self.sample, self.seed, self.tally.rows - batch.rows)
@@ -188,21 +157,31 @@ class Stream:
                     raise error
                 if self.tally.rows == self.limit:
                     return
-                slots.give_back(block.buffer)
+                reader.release(piece)
 
-    def _account(self, block: Block, parsed: Parsed) -> tuple[Batch, DataError | None]:
-        """Count the block and number its lines: its rows up to the limit, and what is wrong with the row after them."""
+    def _reader(self) -> Reader[Any]:
+        return make_reader(
+            self.source,
+            self.dialect,
+            memory=self.reading.memory // SHARES,
+            threads=self.reading.workers,
+            block_size=self.reading.block_size,
+            skip=self.max_bad_rows if self.skip_bad else 0,
+        )
+
+    def _account(self, reader: Reader[Any], piece: Piece, parsed: Parsed) -> tuple[Batch, DataError | None]:
+        """Count the piece and number its lines: its rows up to the limit, and what is wrong with the row after them."""
         tally = self.tally
         batch, faults = parsed.batch, parsed.faults
-        first = 1 if block.origin.offset == 0 else tally.origin.line
-        tally.origin = Origin(block.origin.url, block.origin.offset + block.size, first + parsed.lines)
-        tally.position = block.after
-        tally.bytes += block.size
+        first = 1 if piece.origin.offset == 0 else tally.origin.line
+        tally.origin = Origin(piece.origin.url, piece.origin.offset + piece.size, first + parsed.lines)
+        tally.position = piece.after
+        tally.bytes += piece.size
         if self.limit is not None and batch.rows >= self.limit - tally.rows:
             batch = batch.slice(0, self.limit - tally.rows)
             faults = [fault for fault in faults if fault.row < batch.rows]
         for fault in faults:
-            message = f"{block.origin.url}:{first + fault.line}: {fault.message}"
+            message = f"{reader.place(piece, first + fault.line)}: {fault.message}"
             if not self.skip_bad:
                 return self._counted(batch), DataError(message)
             if tally.bad_rows == self.max_bad_rows:
@@ -244,7 +223,7 @@ def open_stream(
     """
     return Stream(
         Source([urls] if isinstance(urls, str) else urls),
-        Dialect(labelled=labelled, mask=libsvm.index_mask(hash_bits)),
+        libsvm.Dialect(labelled=labelled, mask=libsvm.index_mask(hash_bits)),
         limit=limit,
         sample=sample,
         shuffle=shuffle,

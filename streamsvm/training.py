@@ -79,7 +79,7 @@ def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterat
     """The passes of a run, and its checkpoints, with one in which it may go on."""
     if not settings.data.train:
         raise ConfigError("there is no training data: name a file, or set data.train")
-    stream = training_stream(settings)
+    stream = training_stream(settings, listener.note)
     if settings.data.test:  # a typing error in its name should not be found after hours of training
         make_source(settings, settings.data.test)
     with (
@@ -132,7 +132,8 @@ class _Training(OnlineRun):
         problem = make_problem(settings, settings.loss, self.feed.l2(), settings.penalty.l1 or 0.0)
         options = solver_options(settings, self.initial)
         memory = self._share(make_solver(settings.solver.name, problem, **options).bytes_for(1))
-        solver = make_solver(settings.solver.name, problem, dim=settings.features.given_width, memory=memory, **options)
+        width = self.passes.stream.features.width
+        solver = make_solver(settings.solver.name, problem, dim=width, memory=memory, **options)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver

@@ -176,13 +176,12 @@ class Single:
 class Contest:
     """All candidates that still take part, in groups that share a kernel."""
 
-    def __init__(self, settings: Settings, candidates: Sequence[Candidate], memory: int) -> None:
+    def __init__(self, settings: Settings, candidates: Sequence[Candidate], memory: int, dim: int = 0) -> None:
         self._settings = settings
         self._plan = _grouped(candidates)
         self.candidates = [candidate for group in self._plan for candidate in group]
         self._kept = list(range(len(self.candidates)))  # which of all candidates these are
         bytes_each = [self._group(group).bytes_for(1) for group in self._plan]
-        dim = settings.features.given_width
         self._groups = [
             self._group(group, dim=dim, memory=memory * share // sum(bytes_each))
             for group, share in zip(self._plan, bytes_each, strict=True)
@@ -294,11 +293,11 @@ class _Tuning(OnlineRun):
         several_losses = len({candidate.loss for candidate in candidates}) > 1
         self.by = settings.tune.by if settings.tune.by != "auto" else "error" if several_losses else "loss"
         self.all = candidates
-        self.contest = Contest(settings, candidates, self.memory)
+        self.contest = Contest(settings, candidates, self.memory, passes.stream.features.width)
 
     def start(self) -> None:
         self.contest.close()
-        self.contest = Contest(self.settings, self.all, self.memory)
+        self.contest = Contest(self.settings, self.all, self.memory, self.passes.stream.features.width)
         self.holdout = self._new_holdout()
         self.standings: dict[Candidate, Standing] = {}
         self.examples = 0

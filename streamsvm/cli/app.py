@@ -10,7 +10,7 @@ import typer
 
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
-from streamsvm.cli.flags import FLAGS, TUNE_FLAGS, complete, settings_from, with_flags
+from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_from, with_flags
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def start(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Memory = Annotated[str | None, typer.Option(help=FLAGS["memory"].help)]
 Threads = Annotated[str | None, typer.Option(help=FLAGS["threads"].help)]
-Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete("auto", "libsvm"))]
+Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete(*FORMATS))]
 OnBadRow = Annotated[str | None, typer.Option(help=FLAGS["on_bad_row"].help, autocompletion=complete("raise", "skip"))]
 Sources = Annotated[list[str], typer.Argument(help="Paths, globs, directories, urls, or - for standard input.")]
 ModelFile = Annotated[str, typer.Argument(help="A model, a checkpoint, or a directory of checkpoints.")]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 ONLINE = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
 EXACT = ("dcd", "newton", "bmrm", "ocas", "auto")  # which prove how far the optimum is
 SOLVERS = (*ONLINE, *EXACT)
+FORMATS = ("auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
 LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
 
 
@@ -64,7 +65,11 @@ FLAGS = {
     "eta0": Flag("solver.eta0", "First step size. [default: chosen on the first rows]"),
     "init": Flag("solver.init", "Model to continue from."),
     "test": Flag("data.test", "Data to evaluate on afterwards; may be repeated.", repeated=True),
-    "format": Flag("data.format", "auto or libsvm.", ("auto", "libsvm")),
+    "format": Flag("data.format", f"{', '.join(FORMATS)}. [default: auto]", FORMATS),
+    "label": Flag("data.label", "Column of the label. [default: one called label, target, click, ...]"),
+    "weight": Flag("data.weight", "Column with the weight of each row."),
+    "columns": Flag("data.columns", "Names of the columns of CSV without a header, such as click,ad,user."),
+    "delimiter": Flag("data.delimiter", "What stands between the fields of CSV. [default: found in the data]"),
     "classes": Flag("data.classes", "The class labels, such as 1,2; the first is negative."),
     "class_weights": Flag("data.class_weights", "balanced, or weights by class such as 1:5,-1:1.", ("balanced",)),
     "shuffle": Flag("data.shuffle", "Rows in a seeded shuffle buffer; 0 keeps the order in all passes."),
@@ -73,7 +78,14 @@ FLAGS = {
     "holdout": Flag("data.holdout", "Keep every Nth row from learning and measure loss and error on it."),
     "early_stop": Flag("solver.early_stop", "Stop after N passes without a smaller loss on held-out rows."),
     "on_bad_row": Flag("data.on_bad_row", "raise or skip malformed rows.", ("raise", "skip")),
-    "hash_bits": Flag("features.hash_bits", "Fold indices into 2^N weights."),
+    "numeric": Flag("features.numeric", "Columns of numbers, used as they are; names or patterns such as I*."),
+    "categorical": Flag("features.categorical", "Columns each value of which is a feature, such as ad,user."),
+    "text": Flag("features.text", "Columns of texts, whose words are features."),
+    "log1p": Flag("features.log1p", "Columns of numbers to take the logarithm of, such as I*."),
+    "ignore": Flag("features.ignore", "Columns that are no features."),
+    "interactions": Flag("features.interactions", "Columns that count together, such as ad*user,ad*user*hour."),
+    "names": Flag("features.names", "Keep the names of hashed features, for inspect.", switch=True),
+    "hash_bits": Flag("features.hash_bits", "Fold the features into 2^N weights. [default: 22 for tables]"),
     "dim": Flag("features.dim", "Number of weights. [default: grows with the data]"),
     "scale": Flag("features.scale", "none, maxabs or standard: bring features to one size. [default: none]",
                   ("none", "maxabs", "standard")),

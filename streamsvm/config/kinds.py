@@ -222,6 +222,75 @@ Grid = Annotated[
 ]
 
 
+def _columns(value: object) -> tuple[str, ...]:
+    """One name or several; in a text they are separated by commas."""
+    if value is None:
+        return ()
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) and name.strip() for name in found):
+        raise ValueError("must be the name of a column, or a list of names")
+    return tuple(name.strip() for name in found)
+
+
+def _interactions(value: object) -> tuple[tuple[str, ...], ...]:
+    """Groups of two or three names; in a text `ad*user,ad*user*hour`."""
+    if value is None:
+        return ()
+    groups = value.split(",") if isinstance(value, str) else value
+    if not isinstance(groups, (list, tuple)):
+        raise ValueError("must be a list of pairs or triples of columns, such as [[ad, user]]")
+    found = []
+    for group in groups:
+        names = group.split("*") if isinstance(group, str) else group
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name.strip() for name in names):
+            raise ValueError("must be a list of pairs or triples of columns, such as [[ad, user]]")
+        if not 2 <= len(names) <= 3:
+            raise ValueError("must have two or three columns in each interaction")
+        found.append(tuple(name.strip() for name in names))
+    return tuple(found)
+
+
+def _buckets(value: object) -> dict[str, tuple[float, ...]]:
+    """For each column the numbers between its buckets, rising."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("must be edges by column, such as {age: [18, 30, 50]}")
+    found = {}
+    for name, edges in value.items():
+        numbers = isinstance(edges, (list, tuple)) and all(
+            isinstance(edge, (int, float)) and not isinstance(edge, bool) for edge in edges
+        )
+        if not numbers or not edges or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+            raise ValueError(f"{name} must have a list of rising numbers, such as [18, 30, 50]")
+        found[str(name)] = tuple(float(edge) for edge in edges)
+    return found
+
+
+def _header(value: object) -> bool | str:
+    if value == "auto" or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "yes", "false", "no"):
+        return value.lower() in ("true", "yes")
+    raise ValueError("must be auto, true or false")
+
+
+_NAME_LIST = {"type": "array", "items": {"type": "string"}}
+Columns = Annotated[tuple[str, ...], PlainValidator(_columns), _any_of(_NULL, _TEXT, _NAME_LIST)]
+Interactions = Annotated[
+    tuple[tuple[str, ...], ...],
+    PlainValidator(_interactions),
+    _any_of(_NULL, _TEXT, {"type": "array", "items": {"anyOf": [_TEXT, {**_NAME_LIST, "minItems": 2, "maxItems": 3}]}}),
+]
+Buckets = Annotated[
+    dict[str, tuple[float, ...]],
+    PlainValidator(_buckets),
+    _any_of(_NULL, {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}}),
+]
+Header = Annotated[bool | str, PlainValidator(_header), _any_of({"const": "auto"}, {"type": "boolean"})]
+Ngrams = Annotated[int, Field(ge=1, le=3), BeforeValidator(no_bool)]
+
+
 def names_among(known: tuple[str, ...]) -> Any:
     """The kind of a setting that holds one or several of the known words."""
     words = {"enum": list(known)}

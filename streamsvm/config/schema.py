@@ -15,9 +15,11 @@ from streamsvm.config.kinds import (
     BYTES,
     LARGEST,
     SIZE,
+    Buckets,
     Cache,
     Classes,
     ClassWeights,
+    Columns,
     Count,
     Dimension,
     Duration,
@@ -25,6 +27,9 @@ from streamsvm.config.kinds import (
     Fraction,
     Grid,
     HashBits,
+    Header,
+    Interactions,
+    Ngrams,
     NotNegative,
     Positive,
     Shuffle,
@@ -60,7 +65,22 @@ class DataSettings(Section, title="data"):
         description="Training data: path, glob, directory, url or - (standard input); or a list, read in its order.",
     )
     test: Sources = Field(default=None, description="Data to evaluate on after training; written like train.")
-    format: Literal["auto", "libsvm"] = Field(default="auto", description="File format; auto goes by the data.")
+    format: Literal["auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow"] = Field(
+        default="auto", description="File format; auto goes by the names of the files, and by what they begin with."
+    )
+    label: Text | None = Field(
+        default=None, description="Column of the label; null takes one that is called label, target, click, ..."
+    )
+    weight: Text | None = Field(default=None, description="Column with the weight of each row; null weighs all alike.")
+    columns: Columns = Field(
+        default=(), description="Names of the columns of CSV without a header; empty calls them c1, c2, ..."
+    )
+    header: Header = Field(default="auto", description="Whether CSV begins with the names of its columns.")
+    delimiter: Text = Field(default="auto", description="What stands between the fields of CSV: a character, or tab.")
+    quote: bool = Field(default=True, description="Whether fields of CSV may stand in quotes.")
+    missing_columns: Literal["raise", "absent"] = Field(
+        default="raise", description="Refuse files that lack a column, or take its values to be missing there."
+    )
     on_bad_row: Literal["raise", "skip"] = Field(
         default="raise", description="Stop at a malformed row, or skip and count it."
     )
@@ -97,10 +117,28 @@ class DataSettings(Section, title="data"):
 
 
 class FeatureSettings(Section, title="features"):
-    """How many weights there are, and which feature uses which."""
+    """What becomes of the columns of a table, and how many weights there are. Names may be patterns such as I*."""
 
+    numeric: Columns = Field(default=(), description="Columns whose numbers are used as they are.")
+    categorical: Columns = Field(default=(), description="Columns each value of which is a feature of its own.")
+    text: Columns = Field(default=(), description="Columns of texts: their words are features.")
+    ignore: Columns = Field(default=(), description="Columns that are no features.")
+    log1p: Columns = Field(default=(), description="Columns of numbers, such as counts, to take the logarithm of.")
+    bucketize: Buckets = Field(
+        default={}, description="Columns of numbers to cut into categories, such as {age: [18, 30, 50]}."
+    )
+    interactions: Interactions = Field(
+        default=(),
+        description="Pairs and triples of columns, or of namespaces of VW text, whose values together are features, "
+        "such as [[ad, user]].",
+    )
+    ngrams: Ngrams = Field(default=1, description="Also take 2 (or 3) neighbouring words of a text as a feature.")
+    names: bool = Field(
+        default=False, description="Keep the names of hashed features in a file beside the model, for inspect."
+    )
     hash_bits: HashBits | None = Field(
-        default=None, description="Fold the features into 2^hash_bits weights; null gives every index its own."
+        default=None,
+        description="Fold the features into 2^hash_bits weights. null: 22 for columns and names, for indices all.",
     )
     dim: Dimension | None = Field(default=None, description="Number of weights; null grows with the largest index.")
     scale: Literal["none", "maxabs", "standard"] = Field(
@@ -282,6 +320,12 @@ SHAPE = Shape(
         **dict.fromkeys(("test_data", "validation"), "data.test"),
         **dict.fromkeys(("labels", "n_classes"), "data.classes"),
         **dict.fromkeys(("bits", "bit_precision"), "features.hash_bits"),
+        **dict.fromkeys(("quadratic", "cubic", "crosses", "crossed"), "features.interactions"),
+        **dict.fromkeys(("cat", "categories", "categorical_columns", "string"), "features.categorical"),
+        **dict.fromkeys(("drop", "exclude", "skip_columns"), "features.ignore"),
+        **dict.fromkeys(("target", "label_column", "y"), "data.label"),
+        **dict.fromkeys(("sample_weight", "weight_column", "importance"), "data.weight"),
+        **dict.fromkeys(("sep", "separator"), "data.delimiter"),
         **dict.fromkeys(("n_features", "num_features"), "features.dim"),
         **dict.fromkeys(("max_memory", "memory_limit"), "run.memory"),
         **dict.fromkeys(("checkpoint_dir", "save_dir", "snapshot"), "checkpoint.dir"),

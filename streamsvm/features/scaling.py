@@ -3,7 +3,8 @@
     maxabs     x_j / max |x_j|            values from -1 to 1
     standard   x_j / deviation of x_j     over all rows, absent features counted as zeros; not centred, rows stay sparse
 
-A row of weight c counts c times, a row of weight 0 not at all. A feature of size 0, or never seen, has factor 1.
+A row of weight c counts c times, a row of weight 0 not at all. A feature of size 0, or never seen, has factor 1; so do
+the hashed features of a table, whose values are 1 or -1 by their nature.
 
 Where a pass can be made before learning (the data is cached), `see` counts it and `freeze` fixes the factors. Without
 one, `apply` counts each row and scales it by what is known by then, the row itself included: the order of rows alone
@@ -39,6 +40,8 @@ ONE = np.float32(1.0)
 LARGEST = np.finfo(np.float32).max
 LARGEST_FACTOR = 2.0**100  # sizes below 1e-30 are not brought to 1: weights folded with larger factors would overflow
 SMALLEST = 2.0**-149  # of all float32 numbers
+
+EVERY = 2**32
 
 _1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
 
@@ -94,11 +97,12 @@ KINDS: dict[str, MaxAbs | Standard] = {"maxabs": MaxAbs(), "standard": Standard(
 class Scaling:
     """Counts the sizes of features, and scales batches by them; memory grows with the largest index seen."""
 
-    def __init__(self, kind: str, *, dim: int = 0, memory: int | None = None) -> None:
+    def __init__(self, kind: str, *, dim: int = 0, memory: int | None = None, dense: int | None = None) -> None:
         self.kind = kind
         self.dim = dim
         self.memory = memory
-        self.width = dim  # one more than the largest index seen
+        self._limit = EVERY if dense is None else dense  # features from here on are left as they are
+        self.width = min(dim, self._limit)  # one more than the largest index seen
         self._term = KINDS[kind]
         self._number = np.dtype(np.float32 if kind == "maxabs" else np.float64)
         self._statistics: Float32s | Float64s = np.zeros(0, self._number)
@@ -124,7 +128,7 @@ class Scaling:
         """Count a batch, before anything is learned."""
         assert not self.frozen, "the factors are fixed"
         self._reserve(batch.width)
-        self._total = float(count_pass(batch, self._term, self._statistics, self._total))
+        self._total = float(count_pass(batch, self._term, self._statistics, self._total, self._limit))
 
     def freeze(self) -> None:
         """Everything is counted: from now on the factors stay as they are, and the statistics are gone."""
@@ -147,7 +151,9 @@ class Scaling:
             self._reserve(batch.width)
             self._running = True
             order = np.arange(batch.rows) if order is None else order
-            self._total = float(running_pass(batch, order, self._term, self._statistics, self._total, self._values))
+            self._total = float(
+                running_pass(batch, order, self._term, self._statistics, self._total, self._values, self._limit)
+            )
         return batch._replace(values=self._values[:last])
 
     def scaled(self, batch: Batch) -> Batch:
@@ -206,10 +212,11 @@ class Scaling:
     def _reserve(self, width: int) -> None:
         """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""
         self._check(width)
+        width = min(width, self._limit)
         columns = self._term.columns
         if width * columns > len(self._statistics):
             have = len(self._statistics) // columns
-            room = width if self.dim else 1 << max(10, (width - 1).bit_length())
+            room = width if self.dim or self._limit < EVERY else 1 << max(10, (width - 1).bit_length())
             if not self._affordable(have + room):
                 room = width
             if not self._affordable(have + room):
@@ -247,26 +254,32 @@ def finite(value):
 
 
 @kernel
-def count_pass(batch, kind, statistics, total):
+def count_pass(batch, kind, statistics, total, limit):
     indptr, indices, values, labels, weights = batch
+    end = np.uint64(limit)
     for i in range(len(labels)):
         weight = np.float64(weights[i])
         if weight > 0.0:
             total += weight
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                kind.see(statistics, np.uint64(indices[k]), values[k], weight)
+                if np.uint64(indices[k]) < end:
+                    kind.see(statistics, np.uint64(indices[k]), values[k], weight)
     return total
 
 
 @kernel
-def running_pass(batch, order, kind, statistics, total, out):
+def running_pass(batch, order, kind, statistics, total, out, limit):
     """Count each row, then scale it: its features differ, so each can be scaled as soon as it is counted."""
     indptr, indices, values, labels, weights = batch
+    end = np.uint64(limit)
     for i in order:
         weight = np.float64(weights[i])
         total += max(weight, 0.0)
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             j = np.uint64(indices[k])
+            if j >= end:
+                out[k] = values[k]
+                continue
             if weight > 0.0:
                 kind.see(statistics, j, values[k], weight)
             out[k] = finite(values[k] * factor_of(kind.size(statistics, j, total, True)))

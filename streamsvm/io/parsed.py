@@ -23,6 +23,7 @@ class Parsed(NamedTuple):
     batch: Batch
     lines: int
     faults: list[Fault]
+    kept: list[list[str]] | None = None  # columns of a table that were asked for, row by row
 
 
 def found(pattern: re.Pattern[bytes], text: Bytes, position: int) -> bytes:

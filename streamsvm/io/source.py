@@ -59,6 +59,13 @@ class Buffers(Protocol):
     def give_back(self, buffer: bytearray) -> None: ...
 
 
+Cutter = Callable[[bytearray, int], int]  # where the last whole line of the first so many bytes ends; 0 if none does
+
+
+def last_newline(buffer: bytearray, filled: int) -> int:
+    return buffer.rfind(b"\n", 0, filled) + 1
+
+
 class _Input:
     """An open part, read from `start` on: `readinto`, and `waiting` for whether that would have to wait for the writer.
 
@@ -68,8 +75,9 @@ class _Input:
     def __init__(self, part: Part, start: Position, limits: Limits, stopped: Callable[[], bool]) -> None:
         self.shown = part.shown
         self._part = start.part
-        self._stopped = stopped
+        self.stopped = stopped
         self._raw: Any = open_part(part)
+        self._returned = b""  # plain bytes that were looked at, and come again
         self._inflated: Inflated | None = None
         piped = part.size is None and is_local(part.url) and os.name == "posix"
         self._descriptor: int | None = self._raw.fileno() if piped else None
@@ -89,10 +97,10 @@ class _Input:
         """What the first bytes say, if that is something to be read and what the name says."""
         for magic, kind in FOREIGN.items():
             if self._head.startswith(magic):
-                raise SourceError(f"{self.shown}: this is {kind}; only LIBSVM text can be read")
+                raise SourceError(f"{self.shown}: this is {kind}, not text; name or convert files of one format only")
         codec = sniff(self._head)
         expected = promised(self.shown)
-        if expected and codec != expected and not self._stopped():
+        if expected and codec != expected and not self.stopped():
             what = f"does not hold {expected} data" if self._head else "is empty"
             raise SourceError(f"{self.shown}: {what}, although its name says so")
         return codec
@@ -115,9 +123,9 @@ class _Input:
     def _pass_over(self, size: int) -> None:
         """Read `size` bytes that nobody wants, in pieces, so that a stop is noticed."""
         view = memoryview(bytearray(min(size, SKIPPED)))
-        while size and not self._stopped():
+        while size and not self.stopped():
             got = self.readinto(view[:size])
-            if not got and not self._stopped():
+            if not got and not self.stopped():
                 raise SourceError(self._too_short())
             size -= got
 
@@ -138,7 +146,7 @@ class _Input:
 
     def _wait(self) -> None:
         """On a pipe, wait for data in small steps, so that a stop is noticed."""
-        while self._descriptor is not None and not self._stopped():
+        while self._descriptor is not None and not self.stopped():
             if select.select([self._descriptor], [], [], POLL_SECONDS)[0]:
                 return
 
@@ -147,7 +155,7 @@ class _Input:
 
     def _read(self, size: int) -> bytes:
         self._wait()
-        if self._stopped():
+        if self.stopped():
             return b""
         try:
             return self._raw.read(size) or b""
@@ -163,6 +171,10 @@ class _Input:
 
     def readinto(self, view: memoryview) -> int:
         """Plain bytes into `view`; 0 at the end."""
+        if self._returned:
+            size = min(len(view), len(self._returned))
+            view[:size], self._returned = self._returned[:size], self._returned[size:]
+            return size
         if self._inflated:
             return self._inflated.readinto(view)
         if self._head:
@@ -170,12 +182,25 @@ class _Input:
             view[:size], self._head = self._head[:size], self._head[size:]
             return size
         self._wait()
-        if self._stopped():
+        if self.stopped():
             return 0
         try:
             return self._raw.readinto(view) or 0
         except Exception as error:
             raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
+
+    def beginning(self, size: int) -> bytes:
+        """Up to `size` plain bytes, which come again. On a pipe the first lines are enough: others may be far away."""
+        text = b""
+        piece = bytearray(min(size, SKIPPED))
+        while len(text) < size:
+            with memoryview(piece) as view:
+                got = self.readinto(view[: size - len(text)])
+            text += piece[:got]
+            if not got or (b"\n" in text and self.waiting()):
+                break
+        self._returned = text
+        return text
 
     def close(self) -> None:
         self._raw.close()
@@ -189,6 +214,7 @@ class Source:
         self.limits = limits
         self.max_line = max_line
         self._spent = False
+        self._begun: _Input | None = None  # a part that can be read only once, and whose beginning was looked at
 
     @property
     def repeatable(self) -> bool:
@@ -223,13 +249,27 @@ class Source:
     def _not_again(self) -> str:
         return f"{self._once()} can be read only once, so a run on it cannot be resumed; save it as a file first"
 
-    def blocks(
-        self, block_size: int, buffers: Buffers, stopped: Callable[[], bool], start: Position = BEGINNING
-    ) -> Iterator[Block]:
-        """Blocks of whole lines, in buffers that come from and go back to `buffers`.
+    def head(self, size: int, number: int = 0) -> bytes:
+        """The first bytes of a part, decompressed; reading it later begins with them all the same."""
+        if self._begun is not None:
+            return self._begun.beginning(size)
+        opened = self._opened(number, Position(number), lambda: False)
+        try:
+            text = opened.beginning(size)
+        except BaseException:
+            opened.close()
+            raise
+        if self.parts[number].size is None:
+            self._begun = opened
+        else:
+            opened.close()
+        return text
 
-        From `start` on, which is `after` of a block of an earlier reading, the lines are those of that reading.
-        """
+    def _opened(self, number: int, begin: Position, stopped: Callable[[], bool]) -> _Input:
+        return _Input(self.parts[number], begin, self.limits, stopped)
+
+    def parts_from(self, start: Position) -> Iterator[int]:
+        """The numbers of the parts that a reading from `start` on has to read."""
         if start != BEGINNING and not self.repeatable:
             raise SourceError(self._not_again())
         if self._spent and not self.repeatable:
@@ -238,15 +278,38 @@ class Source:
             counts = f"{start.part} had been read, {len(self.parts)} are there now"
             raise SourceError(f"files are missing, so reading cannot go on: {counts}; bring back the old files")
         self._spent = True
-        for number in range(start.part, len(self.parts)):
+        yield from range(start.part, len(self.parts))
+
+    def blocks(
+        self,
+        block_size: int,
+        buffers: Buffers,
+        stopped: Callable[[], bool],
+        start: Position = BEGINNING,
+        cut: Cutter = last_newline,
+    ) -> Iterator[Block]:
+        """Blocks of whole lines, in buffers that come from and go back to `buffers`; `cut` finds where lines end.
+
+        From `start` on, which is `after` of a block of an earlier reading, the lines are those of that reading.
+        """
+        for number in self.parts_from(start):
             begin = start if number == start.part else Position(number)
-            with closing(_Input(self.parts[number], begin, self.limits, stopped)) as opened:
-                yield from self._cut(opened, begin, block_size, buffers, stopped)
+            begun, self._begun = self._begun, None
+            if begun is not None:
+                begun.stopped = stopped
+            with closing(begun or self._opened(number, begin, stopped)) as opened:
+                yield from self._cut(opened, begin, block_size, buffers, stopped, cut)
             if stopped():
                 return
 
     def _cut(
-        self, opened: _Input, start: Position, block_size: int, buffers: Buffers, stopped: Callable[[], bool]
+        self,
+        opened: _Input,
+        start: Position,
+        block_size: int,
+        buffers: Buffers,
+        stopped: Callable[[], bool],
+        cut_at: Cutter,
     ) -> Iterator[Block]:
         shown = opened.shown
         offset = start.offset
@@ -279,7 +342,7 @@ class Source:
                     ended = True
                     break
                 if filled == room or opened.waiting():
-                    cut = buffer.rfind(b"\n", 0, filled) + 1
+                    cut = cut_at(buffer, filled)
             if ended:
                 cut = filled
                 if filled and buffer[filled - 1] != 10:

@@ -1,0 +1,251 @@
+"""How the rows of a source are to be read: decided once for training, and by the model ever after.
+
+    training     settings + first rows of the data -> dialect, and the recipe that the model keeps
+    afterwards   the model's recipe -> dialect; the settings say nothing about features any more
+
+A model of indices (LIBSVM text, or sparse columns of a table) reads both; one of columns reads every table format; one
+of VW text reads VW text.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from streamsvm.config import Settings
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, number_of_text, plan
+from streamsvm.features.recipe import Column, Recipe
+from streamsvm.io import libsvm, vw
+from streamsvm.io.csv import first_row
+from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of, single_byte
+from streamsvm.io.source import Source
+from streamsvm.model import Model
+from streamsvm.readers import Dialect
+from streamsvm.stream import Features
+from streamsvm.tables import CsvOptions, TableDialect
+
+Note = Callable[[str], None]
+HEAD = 1 << 22  # bytes of text that are looked at
+
+
+class Plan(NamedTuple):
+    """How to read, and what that says of the features."""
+
+    dialect: Dialect
+    features: Features
+
+
+# Training.
+
+
+def training_plan(settings: Settings, source: Source, initial: Model | None, note: Note) -> Plan:
+    """How to read the training data; as the initial model has it, if there is one."""
+    format = format_of(source, settings.data.format)
+    if initial is not None and not _columns_mentioned(settings):
+        dialect = serving_dialect(settings, source, initial, labelled=True)
+        return Plan(dialect, _features(dialect, _without_scale(initial.recipe), settings))
+    if format == "libsvm":
+        _refuse_columns(settings, format)
+        features = settings.features
+        dialect = libsvm.Dialect(
+            limit=features.dim or libsvm.LARGEST_INDEX + 1, mask=libsvm.index_mask(features.hash_bits)
+        )
+        recipe = {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim}
+        return Plan(dialect, _features(dialect, recipe, settings))
+    if format == "vw":
+        return _vw_plan(settings)
+    return _table_plan(settings, source, format, note)
+
+
+def _columns_mentioned(settings: Settings) -> bool:
+    features = settings.features
+    lists = (features.numeric, features.categorical, features.text, features.ignore, features.log1p)
+    return any(lists) or bool(features.bucketize or features.interactions)
+
+
+def _refuse_columns(settings: Settings, format: str) -> None:
+    if _columns_mentioned(settings):
+        raise ConfigError(
+            f"features.numeric, categorical, text, ... speak of the columns of a table, but the data is {format}; "
+            "if it is not, set data.format"
+        )
+
+
+def _without_scale(recipe: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in recipe.items() if key != "scale"}
+
+
+def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings) -> Features:
+    if isinstance(dialect, vw.Dialect):
+        return Features(recipe, 1 << dialect.hash_bits)
+    if isinstance(dialect, TableDialect):
+        table = dialect.recipe
+        classes = list(table.label_classes) if table.label_classes is not None else None
+        dense = table.dense if table.hashed else None
+        return Features(recipe, table.width or settings.features.given_width, dense, classes)
+    return Features(recipe, settings.features.given_width)
+
+
+def _vw_plan(settings: Settings) -> Plan:
+    features = settings.features
+    if features.dim is not None:
+        raise ConfigError("features.dim: the features of VW text are hashed; use features.hash_bits")
+    bits = features.hash_bits or DEFAULT_HASH_BITS
+    dialect = vw.Dialect(hash_bits=bits, interactions=features.interactions, spelled=features.names)
+    crossed = [list(names) for names in features.interactions]
+    return Plan(dialect, _features(dialect, {"format": "vw", "hash_bits": bits, "interactions": crossed}, settings))
+
+
+def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
+    data, features = settings.data, settings.features
+    csv = _csv_options(settings, source) if format == "csv" else CsvOptions()
+    seen = _looked_at(source, format, csv)
+    if not seen:
+        raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
+    wishes = Wishes(
+        numeric=features.numeric,
+        categorical=features.categorical,
+        text=features.text,
+        ignore=features.ignore,
+        log1p=features.log1p,
+        bucketize=features.bucketize,
+        interactions=features.interactions,
+        hash_bits=features.hash_bits,
+        ngrams=features.ngrams,
+        label=data.label,
+        weight=data.weight,
+        classes=data.classes,
+    )
+    recipe = plan(seen, wishes, note, first=next(iter(seen)) if csv.fields and not data.columns else None)
+    dialect = TableDialect(
+        format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
+    )
+    if recipe.as_written:
+        as_text = {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim}
+        return Plan(dialect, _features(dialect, as_text, settings))
+    if features.dim is not None:
+        raise ConfigError(f"features.dim: this table has {recipe.width} weights; use features.hash_bits for another")
+    kept = {"format": "table", **recipe.as_json()}
+    if csv.fields:
+        kept["fields"] = list(csv.fields)
+    return Plan(dialect, _features(dialect, kept, settings))
+
+
+def _looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
+    """What the first rows have in each column."""
+    from streamsvm.io.sampling import first_fields, first_objects, first_records
+
+    part = source.parts[0]
+    if format in ("parquet", "arrow"):
+        columns, kinds = first_records(part, format)
+        return {name: _typed(look_at(values), kinds[name]) for name, values in columns.items()}
+    text = source.head(HEAD)
+    if format == "jsonl":
+        return {name: look_at(values) for name, values in first_objects(text, part.shown).items()}
+    rows = first_fields(text, csv.delimiter, csv.quote, csv.header)
+    names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
+    return {
+        name: look_at([number_of_text(row[k]) if k < len(row) else None for row in rows])
+        for k, name in enumerate(names)
+    }
+
+
+def _typed(seen: Seen, kind: str) -> Seen:
+    """What was seen, with the kind that the schema says: a column may be empty in the first rows."""
+    return seen._replace(kind=kind) if kind not in ("nothing", "other") or seen.kind == "nothing" else seen
+
+
+# CSV.
+
+
+def _csv_options(settings: Settings, source: Source, known: frozenset[str] = frozenset()) -> CsvOptions:
+    """How a CSV file is written; it has a header if its first row has one of the known names, or looks like one."""
+    data = settings.data
+    text = source.head(HEAD)
+    quote = quote_of(data.quote)
+    asked = data.delimiter
+    delimiter = delimiter_of(text, source.parts[0].shown) if asked == "auto" else single_byte(asked)
+    fields = first_row(text, delimiter, quote)[0]
+    header = data.header
+    if header == "auto":
+        header = bool(known & set(fields)) or (not data.columns and not known and has_header(fields))
+    if header:
+        if len(set(fields)) != len(fields):
+            twice = next(name for name in fields if fields.count(name) > 1)
+            raise DataError(f"{source.parts[0].shown}:1: two columns are called {twice}")
+        return CsvOptions(delimiter, quote, True)
+    names = tuple(data.columns or (f"c{k}" for k in range(1, len(fields) + 1)))
+    if data.columns and len(names) != len(fields) and fields:
+        raise ConfigError(f"data.columns: {len(names)} names, but the first row has {len(fields)} fields")
+    return CsvOptions(delimiter, quote, False, names)
+
+
+# Afterwards.
+
+
+def serving_dialect(
+    settings: Settings, source: Source, model: Model, *, labelled: bool = True, keep: tuple[str, ...] = ()
+) -> Dialect:
+    """How to read data for a model: features as it has learned them."""
+    recipe = model.recipe
+    format = format_of(source, settings.data.format)
+    kind = recipe.get("format", "libsvm")
+    if kind == "vw":
+        _refuse_other(format, ("vw",), "VW text")
+        _refuse_keep(keep, format)
+        crossed = tuple(tuple(names) for names in recipe["interactions"])
+        return vw.Dialect(labelled=labelled, hash_bits=recipe["hash_bits"], interactions=crossed)
+    if kind == "table":
+        _refuse_other(format, ("csv", "jsonl", "parquet", "arrow"), "tables")
+        return _serving_table(settings, source, model, format, labelled, keep)
+    if format == "libsvm":
+        _refuse_keep(keep, format)
+        return libsvm.Dialect(labelled=labelled, mask=libsvm.index_mask(recipe.get("hash_bits")))
+    _refuse_other(format, ("jsonl", "parquet", "arrow"), "LIBSVM text, or tables with columns indices and values")
+    return _serving_sparse(settings, source, model, format, labelled, keep)
+
+
+def _refuse_other(format: str, known: tuple[str, ...], what: str) -> None:
+    if format not in known:
+        raise ModelError(f"the model was trained on {what}; it cannot be used on {format} data")
+
+
+def _refuse_keep(keep: tuple[str, ...], format: str) -> None:
+    if keep:
+        raise ConfigError(f"--keep {keep[0]}: {format} data has no columns")
+
+
+def _serving_table(
+    settings: Settings, source: Source, model: Model, format: str, labelled: bool, keep: tuple[str, ...]
+) -> TableDialect:
+    stored = {key: value for key, value in model.recipe.items() if key not in ("format", "fields", "scale", "names")}
+    recipe = Recipe.from_json(stored)
+    csv = CsvOptions()
+    if format == "csv":
+        known = frozenset(want.name for want in recipe.wants()) | {recipe.label or ""}
+        csv = _csv_options(settings, source, known)
+        if not csv.header and "fields" in model.recipe and not settings.data.columns:
+            csv = csv._replace(fields=tuple(model.recipe["fields"]))
+    absent = settings.data.missing_columns == "absent"
+    return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep)
+
+
+def _serving_sparse(
+    settings: Settings, source: Source, model: Model, format: str, labelled: bool, keep: tuple[str, ...]
+) -> TableDialect:
+    """Sparse columns, for a model of indices as written."""
+    seen = _looked_at(source, format, CsvOptions())
+    if "indices" not in seen:
+        raise ModelError("the model was trained on indices; a table for it needs columns indices and values")
+    named = settings.data.label or next((name for name in LABELS if name in seen), None)
+    columns = (Column("indices", "sparse", values="values" if "values" in seen else None),)
+    classes = tuple(str(name) for name in model.classes) if any(isinstance(c, str) for c in model.classes) else None
+    recipe = Recipe(
+        columns,
+        label=named,
+        label_classes=classes,
+        weight=settings.data.weight or ("weight" if "weight" in seen else None),
+        hash_bits=model.recipe.get("hash_bits"),
+    )
+    if labelled and named is None:
+        raise ConfigError("which column is the label? Name it with data.label")
+    return TableDialect(format, recipe, labelled=labelled, keep=keep)

@@ -1,0 +1,138 @@
+"""Recipe: what becomes of a table's columns. It is stored in the model, and is all that is needed to read data for it.
+
+    numbers (as they are, log1p), vectors     an index for each, from 0 on, in the order of the recipe
+    everything else                           dense + (hash mod 2^hash_bits), with the sign that hashing.py describes
+    sparse columns alone                      indices as written, masked by hash_bits if that is given
+
+A feature that is missing, or 0, is absent from the row. `wants` is what the recipe needs of a table, as cells.py says.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Want
+from streamsvm.errors import ModelError
+from streamsvm.hashing import seed_of, word_from
+
+DENSE = ("number", "log1p", "vector")
+CELLS = {
+    "number": NUMBER,
+    "log1p": NUMBER,
+    "bucket": NUMBER,
+    "vector": NUMBERS,
+    "word": WORD,
+    "words": WORDS,
+    "text": TEXT,
+    "sparse": INDICES,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a nested field, and what becomes of it."""
+
+    name: str
+    kind: str  # a key of CELLS
+    number: bool = False  # a word that was a number when the recipe was made
+    width: int = 1  # of a vector
+    edges: tuple[float, ...] = ()  # between the buckets
+    values: str | None = None  # of sparse indices: the column with their values, if they have any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What becomes of the columns of a table, and which of them are label and weight."""
+
+    columns: tuple[Column, ...]
+    label: str | None = None
+    label_classes: tuple[str, ...] | None = None  # of a label that is a text; the code is the place in it
+    weight: str | None = None
+    hash_bits: int | None = None  # None only where nothing is hashed
+    interactions: tuple[tuple[str, ...], ...] = ()
+    ngrams: int = 1
+    hash: str = field(default="murmur3_32 signed", init=False)
+
+    @property
+    def as_written(self) -> bool:
+        """Whether indices are used as they stand in the data."""
+        return len(self.columns) == 1 and self.columns[0].kind == "sparse" and not self.interactions
+
+    @property
+    def dense(self) -> int:
+        """How many features have an index of their own."""
+        return sum(column.width for column in self.columns if column.kind in DENSE)
+
+    @property
+    def hashed(self) -> bool:
+        return not self.as_written and (
+            bool(self.interactions) or any(column.kind not in DENSE for column in self.columns)
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of weights; 0 where it grows with the data."""
+        if self.as_written:
+            return 1 << self.hash_bits if self.hash_bits else 0
+        return self.dense + (1 << (self.hash_bits or 0) if self.hashed else 0)
+
+    def firsts(self) -> list[int]:
+        """The first index of each column; -1 of those that are hashed."""
+        found, index = [], 0
+        for column in self.columns:
+            found.append(index if column.kind in DENSE else -1)
+            index += column.width if column.kind in DENSE else 0
+        return found
+
+    def dense_names(self) -> list[str]:
+        """What the features with an index of their own are called."""
+        names = []
+        for column in self.columns:
+            if column.kind == "vector":
+                names += [f"{column.name}[{k}]" for k in range(column.width)]
+            elif column.kind in DENSE:
+                names.append(f"log1p({column.name})" if column.kind == "log1p" else column.name)
+        return names
+
+    def wants(self) -> tuple[Want, ...]:
+        """The cells of each column, then those of values of sparse columns."""
+        wants = [Want(c.name, CELLS[c.kind], seed_of(c.name), c.number) for c in self.columns]
+        wants += [Want(c.values, NUMBERS) for c in self.columns if c.values is not None]
+        return tuple(wants)
+
+    def label_want(self) -> Want | None:
+        if self.label is None:
+            return None
+        return Want(self.label, NUMBER) if self.label_classes is None else Want(self.label, WORD)
+
+    def class_words(self) -> list[int]:
+        """The words of the classes of a label that is a text."""
+        return [word_from(name, 0) for name in self.label_classes or ()]
+
+    # In the model.
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; what is not needed is left out."""
+        defaults = asdict(Column("", ""))
+        columns = [{k: v for k, v in asdict(c).items() if v != defaults[k]} for c in self.columns]
+        return {**asdict(self), "columns": columns}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> "Recipe":
+        """The recipe of a model; ModelError if it is none that this version understands."""
+        try:
+            stored = dict(stored)
+            if stored.pop("hash") != "murmur3_32 signed":
+                raise ValueError("another hash")
+            columns = [Column(**{**c, "edges": tuple(c.get("edges", ()))}) for c in stored.pop("columns")]
+            if any(column.kind not in CELLS for column in columns):
+                raise ValueError("a column of unknown kind")
+            classes = stored.pop("label_classes")
+            interactions = tuple(tuple(names) for names in stored.pop("interactions"))
+            return cls(
+                tuple(columns),
+                label_classes=tuple(classes) if classes is not None else None,
+                interactions=interactions,
+                **stored,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"the model's features cannot be understood by this version ({error})") from error

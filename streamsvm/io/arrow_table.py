@@ -1,0 +1,49 @@
+"""Arrow IPC files (Feather version 2 among them) and Arrow streams to record batches, from any row on."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from streamsvm.errors import SourceError
+from streamsvm.io.parquet import TablePiece, opened
+from streamsvm.io.parts import Part, open_part
+from streamsvm.io.urls import is_local, reason
+
+MAGIC = b"ARROW1"
+
+
+def arrow_schema(part: Part) -> pa.Schema:
+    return _readers(part)[0]
+
+
+def arrow_pieces(part: Part, columns: list[str], rows: int, start: int = 0) -> Iterator[TablePiece]:
+    """The rows of a file from row `start` on, those of large record batches in several pieces."""
+    schema, records = _readers(part)
+    kept = [field.name for field in schema if any(c == field.name or c.startswith(f"{field.name}.") for c in columns)]
+    first = number = 0
+    try:
+        for number, record in enumerate(records):
+            cost = record.nbytes / max(record.num_rows, 1)
+            for at in range(max(0, start - first), record.num_rows, rows):
+                piece = record.slice(at, rows).select(kept)
+                yield TablePiece(piece, first + at, number, int(cost * piece.num_rows))
+            first += record.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{part.shown}: record batch {number}: {reason(error, part.url)}") from error
+
+
+def _readers(part: Part) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema, and the record batches as they are asked for."""
+    try:
+        if part.size is not None:
+            file = pa.memory_map(part.url.split("://", 1)[-1]) if is_local(part.url) else opened(part)
+            if file.read(len(MAGIC)) == MAGIC:
+                reader = pa.ipc.open_file(file)
+                return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
+            file.seek(0)
+        else:
+            file = pa.PythonFile(open_part(part), mode="r")
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{part.shown}: cannot read this Arrow file: {reason(error, part.url)}") from error

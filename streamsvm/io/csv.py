@@ -1,0 +1,375 @@
+"""CSV and TSV text to cells. The kernel walks the bytes once, and hashes or reads each field while it is at hand.
+
+A field may stand in quotes, with "" for a quote inside, and with newlines; other quotes are part of the text. Rows must
+have as many fields as there are columns. Blank lines are skipped. Blocks are cut at ends of rows: where a block has no
+quote at all, that is the last newline; else the quotes are followed from the block's beginning (`last_row_end`).
+
+Numbers may be missing: an empty field, or one of MISSING_WORDS. Texts are never missing but where they are empty, so
+that NA is a country and None a name.
+"""
+
+import csv
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Bytes, Int64s
+from streamsvm.cells import NUMBER, SKIP, TEXT, WORD, Cells, category_text
+from streamsvm.hashing import word_from, word_of
+from streamsvm.io.decimals import (
+    HARD,
+    NOT_A_NUMBER,
+    TOO_LARGE,
+    first_digits,
+    load8,
+    load64,
+    non_digits,
+    read_number,
+    short_decimal,
+    trailing_zeros,
+)
+from streamsvm.io.parsed import LINE, NUMERAL, Fault, found, quoted
+from streamsvm.jit import cold, inlined, kernel
+
+OK, FULL, BAD_NUMBER, NUMBER_RANGE, TOO_FEW, TOO_MANY, OPEN_QUOTE, AFTER_QUOTE = range(8)
+NO_QUOTE = -1
+MISSING_WORDS = (b"NA", b"N/A", b"n/a", b"NaN", b"nan", b"null", b"NULL", b"None", b"#N/A", b"-", b"?")
+_MISSING = np.array([int.from_bytes(word, "little") for word in MISSING_WORDS], np.uint64)
+ODD = 4096  # fields at a time that Python must decide
+_FIELD = re.compile(rb"[^\n]{0,240}")
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+
+
+class Layout(NamedTuple):
+    """Which field of a row is which want; -1 for those that nobody wants."""
+
+    names: tuple[str, ...]
+    places: Int64s
+    kept: Int64s  # wants that get the text of a field beside that, or -1
+    delimiter: int = 44
+    quote: int = 34  # NO_QUOTE: quotes are text
+
+
+class ParsedCells(NamedTuple):
+    lines: int
+    faults: list[Fault]
+
+
+def parse(text: Bytes, start: int, stop: int, layout: Layout, cells: Cells, skip: int = 0) -> ParsedCells:
+    """The rows of `text[start:stop]`, which ends in a newline and has PADDING more bytes behind it.
+
+    Up to `skip` malformed rows are left out; one more ends them. Quoted texts are unescaped in place.
+    """
+    cells.reserve(int(np.count_nonzero(text[start:stop] == 10)))
+    cells.data = [text for _ in cells.data]
+    odd = np.empty((ODD + len(layout.places), 4), np.int64)
+    faults: list[Fault] = []
+    row = line = 0
+    while start < stop:
+        status, start, field, row, line, oddities = parse_fields(
+            text, start, stop, layout.delimiter, layout.quote, layout.places, layout.kept, cells.kinds, cells.slots,
+            cells.seeds, cells.of_numbers, cells.spelled_slots, cells.numbers, cells.words, cells.starts,
+            cells.lengths, cells.lines, row, line, odd,
+        )  # fmt: skip
+        _decide(text, odd[:oddities], cells)
+        if status in (FULL, OK):
+            continue
+        faults.append(Fault(start, line, row, _explain(text, status, start, field, layout)))
+        if len(faults) > skip:
+            break
+        start += len(found(LINE, text, start))
+        line += 1
+    cells.rows = row
+    return ParsedCells(line, faults)
+
+
+def first_row(text: bytes, delimiter: int, quote: int) -> tuple[list[str], int, int]:
+    """The fields of the first row, and how many bytes and lines it takes with what is before it."""
+    start = 3 if text.startswith(b"\xef\xbb\xbf") else 0
+    while text[start : start + 1] in (b"\r", b"\n"):
+        start += 1
+    array = np.frombuffer(text + b"\n", np.uint8)[start:]
+    size = min(int(row_ends(array, len(array), delimiter, quote, 1)[0]), len(text) - start)
+    row = text[start : start + size].decode("utf-8", "replace").rstrip("\r\n")
+    return split_row(row, chr(delimiter), quote), start + size, text.count(b"\n", 0, start + size)
+
+
+def split_row(row: str, delimiter: str, quote: int) -> list[str]:
+    """The fields of a row, without their quotes."""
+    if quote < 0:
+        return row.split(delimiter)
+    return next(csv.reader([row], delimiter=delimiter, quotechar=chr(quote)), [])
+
+
+def _decide(text: Bytes, odd: Int64s, cells: Cells) -> None:
+    """What the kernel left open: numbers with very many digits, and categories that are numbers in unusual spelling."""
+    for place, row, start, length in odd.tolist():
+        slot = cells.slots[place]
+        if cells.kinds[place] == NUMBER:
+            with np.errstate(over="ignore"):  # an infinity is refused later
+                cells.numbers[slot, row] = np.float32(float(found(NUMERAL, text, start)))
+        else:
+            spelled = category_text(text[start : start + length].tobytes().decode("utf-8", "surrogateescape"))
+            word = word_from(spelled.encode("utf-8", "surrogateescape"), int(cells.seeds[place]))
+            cells.words[slot, row] = word
+
+
+def _explain(text: Bytes, status: int, position: int, field: int, layout: Layout) -> str:
+    """A sentence about the row."""
+    count = len(layout.names)
+    if status == TOO_FEW:
+        return f"the row has only {field} of {count} fields"
+    if status == TOO_MANY:
+        return f"the row has more than {count} fields"
+    end = chr(layout.delimiter)
+    name = layout.names[field]
+    shown = quoted(found(_FIELD, text, position).decode("utf-8", "backslashreplace").split(end)[0].rstrip("\r"))
+    return {
+        BAD_NUMBER: f"column {name}: {shown} is not a number",
+        NUMBER_RANGE: f"column {name}: {shown} does not fit in single precision (largest is 3.4e38)",
+        OPEN_QUOTE: f"column {name}: a quote is opened and never closed: {shown}",
+        AFTER_QUOTE: f"column {name}: text after a closing quote: {shown}",
+    }[status]
+
+
+@inlined
+def zero_bytes(word):
+    """The top bit of each byte of `word` that is 0; right up to the lowest one, which is all that is used."""
+    return (word - _ONES) & ~word & _TOPS
+
+
+@inlined
+def field_end(text, position, delimiters, newlines):
+    """Where the field that goes through `position` ends: at a delimiter or a newline."""
+    while True:
+        word = load64(text, position)
+        hits = zero_bytes(word ^ delimiters) | zero_bytes(word ^ newlines)
+        if hits != np.uint64(0):
+            return position + (trailing_zeros(hits) >> 3)
+        position += 8
+
+
+@cold
+def unquote(text, position, stop, quote):
+    """The text in quotes that opens at `position`, unescaped in place: start, length, position after it, newlines.
+
+    The position is -1 if the quote is never closed.
+    """
+    start = position + 1
+    to = at = start
+    newlines = 0
+    while at < stop:
+        c = text[at]
+        if c == quote:
+            if text[at + 1] != quote:
+                return start, to - start, at + 1, newlines
+            at += 1
+        elif c == 10:
+            newlines += 1
+        text[to] = c
+        to += 1
+        at += 1
+    return start, 0, -1, newlines
+
+
+@cold
+def is_missing(text, start, length):
+    """Whether a field of a column of numbers says that there is none."""
+    while length > 0 and (text[start] == 32 or text[start] == 13):
+        start += 1
+        length -= 1
+    while length > 0 and (text[start + length - 1] == 32 or text[start + length - 1] == 13):
+        length -= 1
+    if length == 0:
+        return True
+    if length > 4:
+        return False
+    word = load64(text, start) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))
+    found_one = False
+    for k in range(len(_MISSING)):
+        found_one |= word == _MISSING[k]
+    return found_one
+
+
+@cold
+def any_number(text, start, length):
+    """A number between spaces: status, value, and where it stands."""
+    end = start + length
+    while start < end and text[start] == 32:
+        start += 1
+    status, value, after = read_number(text, start)
+    while after < end and (text[after] == 32 or text[after] == 13):
+        after += 1
+    if after != end:
+        status = NOT_A_NUMBER
+    return status, value, start
+
+
+@inlined
+def plain_whole(text, start, length):
+    """Whether a text is a whole number as it is written by default: 0, 17, -3."""
+    negative = length > 1 and load8(text, start) == 45
+    first = load8(text, start + negative)
+    if length - negative > 18 or (first == 48 and length > 1):
+        return False
+    for k in range(start + negative, start + length):
+        digit = load8(text, k) - 48
+        if digit < 0 or digit > 9:
+            return False
+    return True
+
+
+@kernel
+def parse_fields(
+    text, start, stop, delimiter, quote, places, kept, kinds, slots, seeds, of_numbers, spelled_slots,
+    numbers, words, starts, lengths, lines, row, line, odd,
+):  # fmt: skip
+    """Rows of text[start:stop] as cells from `row` on, `line` lines after the beginning.
+
+    Returns status, position (of the fault, or of the next row), field, rows, lines, and how many fields of `odd` wait
+    for Python to decide them: (place, row, start, length) each.
+    """
+    position = start
+    oddities = 0
+    fields = len(places)
+    delimiters = np.uint64(delimiter) * _ONES
+    newlines = np.uint64(10) * _ONES
+    while position < stop:
+        c = load8(text, position)
+        if c == 10 or (c == 13 and load8(text, position + 1) == 10):
+            position += 1 if c == 10 else 2
+            line += 1
+            continue
+        if oddities + fields > len(odd):
+            return FULL, position, 0, row, line, oddities
+        lines[row] = line
+        more_lines = 0
+        for j in range(fields):
+            place = places[j]
+            kind = kinds[place] if place >= 0 else SKIP
+            begun = position
+            c = load8(text, position)
+            known = False
+            length = 0
+            value = np.float32(np.nan)
+            if kind == NUMBER:
+                # The usual number: up to seven digits, a point and up to seven more.
+                negative = c == 45
+                after = position + 1 if negative else position
+                word = load64(text, after)
+                stops = non_digits(word)
+                count = trailing_zeros(stops) >> 3
+                if stops != np.uint64(0) and count > 0:
+                    whole = first_digits(word, count)
+                    number = np.float64(np.int64(whole))
+                    after += count
+                    if load8(text, after) == 46:
+                        word = load64(text, after + 1)
+                        stops = non_digits(word)
+                        count = trailing_zeros(stops) >> 3
+                        if stops != np.uint64(0) and count > 0:
+                            number = short_decimal(whole, first_digits(word, count), count)
+                            after += 1 + count
+                    c = load8(text, after)
+                    known = c == delimiter or c == 10
+                    if known:
+                        value = np.float32(-number if negative else number)
+                        position = after
+                elif c == delimiter or c == 10:
+                    known = True
+            if not known:
+                if c == quote and load8(text, begun) == quote:
+                    begun, length, position, more = unquote(text, begun, stop, quote)
+                    if position < 0:
+                        return OPEN_QUOTE, begun - 1, j, row, line, oddities
+                    more_lines += more
+                    if load8(text, position) == 13 and load8(text, position + 1) == 10:
+                        position += 1
+                    c = load8(text, position)
+                    if c != delimiter and c != 10:
+                        return AFTER_QUOTE, position, j, row, line + more_lines, oddities
+                else:
+                    position = field_end(text, begun, delimiters, newlines)
+                    c = load8(text, position)
+                    length = position - begun
+                    if c == 10 and length > 0 and load8(text, position - 1) == 13:
+                        length -= 1
+                if kind == NUMBER:
+                    if not is_missing(text, begun, length):
+                        status, value, at = any_number(text, begun, length)
+                        if status == NOT_A_NUMBER:
+                            return BAD_NUMBER, begun, j, row, line, oddities
+                        if status == TOO_LARGE or np.isinf(value):
+                            return NUMBER_RANGE, begun, j, row, line, oddities
+                        if status == HARD:
+                            odd[oddities, 0], odd[oddities, 1], odd[oddities, 2], odd[oddities, 3] = place, row, at, 0
+                            oddities += 1
+                elif kind == WORD:
+                    slot = slots[place]
+                    words[slot, row] = word_of(text, begun, length, seeds[place])
+                    if of_numbers[place] and length > 0 and not plain_whole(text, begun, length):
+                        odd[oddities, 0], odd[oddities, 1] = place, row
+                        odd[oddities, 2], odd[oddities, 3] = begun, length
+                        oddities += 1
+                    slot = spelled_slots[place]
+                    if slot >= 0:
+                        starts[slot, row] = begun
+                        lengths[slot, row] = length
+                elif kind == TEXT:
+                    starts[slots[place], row] = begun
+                    lengths[slots[place], row] = length
+            if kind == NUMBER:
+                numbers[slots[place], row] = value
+            if kept[j] >= 0:
+                slot = slots[kept[j]]
+                starts[slot, row] = begun
+                lengths[slot, row] = position - begun if known else length
+            if c == 10:
+                if j + 1 < fields:
+                    return TOO_FEW, begun, j + 1, row, line + more_lines, oddities
+                break
+            position += 1
+        if c != 10:
+            return TOO_MANY, position, fields - 1, row, line + more_lines, oddities
+        position += 1
+        line += 1 + more_lines
+        row += 1
+    return OK, position, 0, row, line, oddities
+
+
+@kernel
+def row_ends(text, stop, delimiter, quote, count):
+    """The position after the `count`-th newline of text[:stop] that ends a row, or after the last; 0 if there is none.
+
+    Also returns how many there are up to there.
+    """
+    end = 0
+    ends = 0
+    position = 0
+    fresh = True  # at the beginning of a field
+    while position < stop and ends != count:
+        c = text[position]
+        if fresh and c == quote:
+            position += 1
+            while position < stop:
+                if text[position] == quote:
+                    if position + 1 < stop and text[position + 1] == quote:
+                        position += 1
+                    else:
+                        break
+                position += 1
+            fresh = False
+        elif c == 10:
+            end = position + 1
+            ends += 1
+            fresh = True
+        else:
+            fresh = c == delimiter
+        position += 1
+    return end, ends
+
+
+def last_row_end(text: Bytes, stop: int, delimiter: int, quote: int) -> int:
+    """Where the last whole row of text[:stop] ends; 0 if none does."""
+    return int(row_ends(text, stop, delimiter, quote, -1)[0])

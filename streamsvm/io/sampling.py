@@ -1,0 +1,118 @@
+"""The first rows of a table as Python values, to find out what its columns are."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from streamsvm.errors import DataError
+from streamsvm.io.arrow_cells import is_bytes, is_list
+from streamsvm.io.parts import Part
+
+ROWS = 5000
+CELLS = 500_000
+TEXT = 1 << 22  # bytes of a text that are looked at
+
+Columns = dict[str, list[Any]]
+
+
+def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
+    """Columns of a file of records, nested ones by dotted names, and what the schema says of each."""
+    from streamsvm.io.arrow_table import arrow_pieces, arrow_schema
+    from streamsvm.io.parquet import parquet_pieces, parquet_schema
+
+    schema = parquet_schema(part) if format == "parquet" else arrow_schema(part)
+    names = [name for name, _ in leaves(schema)]
+    rows = max(20, min(ROWS, CELLS // max(len(names), 1)))
+    if format == "parquet":
+        pieces = parquet_pieces(part, [field.name for field in schema], frozenset(), rows)
+    else:
+        pieces = arrow_pieces(part, [field.name for field in schema], rows)
+    first = next(pieces, None)
+    kinds = {name: _kind(kind) for name, kind in leaves(schema)}
+    if first is None:
+        return {name: [] for name in names}, kinds
+    from streamsvm.io.arrow_cells import column_of
+
+    record = first.record.slice(0, rows)
+    columns = {name: column_of(record, name) for name in names}
+    return {name: array.to_pylist() for name, array in columns.items() if array is not None}, kinds
+
+
+def leaves(schema: Any, prefix: str = "") -> list[tuple[str, pa.DataType]]:
+    """The columns of a schema, those of nested ones with dotted names."""
+    found = []
+    for field in schema:
+        name = f"{prefix}{field.name}"
+        found += leaves(field.type, f"{name}.") if pa.types.is_struct(field.type) else [(name, field.type)]
+    return found
+
+
+def _kind(kind: pa.DataType) -> str:
+    """The kind of a column as features/planning.py names it, where the type alone tells; else nothing."""
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "whole"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_temporal(kind):
+        return "time"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or is_bytes(kind):
+        return "text"
+    if is_list(kind):
+        return {"bool": "wholes", "whole": "wholes", "number": "numbers", "text": "texts"}.get(
+            _kind(kind.value_type), "other"
+        )
+    return "nothing" if pa.types.is_null(kind) else "other"
+
+
+def first_lines(text: bytes) -> list[str]:
+    """The whole lines at the beginning of a text, without those that are blank."""
+    end = len(text) if len(text) < TEXT else text.rfind(b"\n") + 1 or len(text)
+    lines = text[:end].decode("utf-8-sig", "replace").split("\n", ROWS)
+    return [line.rstrip("\r") for line in lines[:ROWS] if line.strip()]
+
+
+def first_objects(text: bytes, shown: str) -> Columns:
+    """Fields of the first lines of JSON, nested ones by dotted names."""
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(first_lines(text), 1):
+        try:
+            found = json.loads(line)
+            rows.append(dict(flattened(found)))
+        except (ValueError, AttributeError, RecursionError):
+            if number == 1:
+                raise DataError(f"{shown}:1: this is not a JSON object: {line[:60]!r}") from None
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def flattened(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        found += flattened(inner, f"{name}.") if isinstance(inner, dict) else [(name, inner)]
+    return found
+
+
+def first_fields(text: bytes, delimiter: int, quote: int, header: bool) -> list[list[str]]:
+    """The first rows of CSV, without the header."""
+    import csv
+    import io
+
+    end = len(text) if len(text) < TEXT else text.rfind(b"\n") + 1 or len(text)
+    read = io.StringIO(text[:end].decode("utf-8-sig", "replace"), newline="")
+    quoting = {"quotechar": chr(quote)} if quote >= 0 else {"quoting": csv.QUOTE_NONE}
+    rows = []
+    try:
+        for row in csv.reader(read, delimiter=chr(delimiter), **quoting):
+            if row:
+                rows.append(row)
+            if len(rows) > ROWS:
+                break
+    except csv.Error:  # a field beyond what Python's reader takes: what came before tells enough
+        pass
+    return rows[1:] if header else rows

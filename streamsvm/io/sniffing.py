@@ -1,0 +1,123 @@
+"""Which format a source has: by the names of its files, or by what they begin with."""
+
+import re
+
+from streamsvm.errors import ConfigError
+from streamsvm.io.csv import NO_QUOTE, split_row
+from streamsvm.io.parts import open_part
+from streamsvm.io.sampling import first_lines
+from streamsvm.io.source import Source
+
+FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
+ENDINGS = {
+    **dict.fromkeys(("parquet", "pq", "parq"), "parquet"),
+    **dict.fromkeys(("arrow", "feather", "ipc", "arrows"), "arrow"),
+    **dict.fromkeys(("csv", "tsv", "tab"), "csv"),
+    **dict.fromkeys(("jsonl", "ndjson", "json"), "jsonl"),
+    **dict.fromkeys(("svm", "libsvm", "svmlight"), "libsvm"),
+    "vw": "vw",
+}
+COMPRESSED = ("gz", "bz2", "xz", "zst", "zstd", "lz4", "br", "z")
+MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
+DELIMITERS = "\t,;|"
+LOOKED_AT = 1 << 16
+_FEATURE = re.compile(r"[0-9]+:\S+")
+
+
+def ending_of(name: str) -> str:
+    """`csv` of a/b.csv.gz; nothing where there is none."""
+    endings = name.rsplit("/", 1)[-1].lower().split(".")[1:]
+    if len(endings) > 1 and endings[-1] in COMPRESSED:
+        endings.pop()
+    return endings[-1] if endings else ""
+
+
+def format_of(source: Source, asked: str = "auto") -> str:
+    """One of FORMATS."""
+    if asked != "auto":
+        return asked
+    part = source.parts[0]
+    known = ENDINGS.get(ending_of(part.shown))
+    if known is not None:
+        return known
+    if part.size is not None:
+        raw = open_part(part)
+        try:
+            head = raw.read(8) or b""
+        finally:
+            raw.close()
+        for magic, format in MAGIC.items():
+            if head.startswith(magic):
+                return format
+    return format_of_text(source.head(LOOKED_AT))
+
+
+def format_of_text(text: bytes) -> str:
+    """What the first line looks like; LIBSVM text if it is like nothing else.
+
+    >>> format_of_text(b"1 3:0.5\\n"), format_of_text(b"1 |a x\\n"), format_of_text(b'{"a": 1}\\n')
+    ('libsvm', 'vw', 'jsonl')
+    >>> format_of_text(b"a,b\\n1,2\\n"), format_of_text(b"1 2\\n"), format_of_text(b"")
+    ('csv', 'libsvm', 'libsvm')
+    """
+    lines = [line for line in first_lines(text) if not line.startswith("#")]
+    line = lines[0].strip() if lines else ""
+    if line.startswith("{"):
+        return "jsonl"
+    words = line.split()
+    if any(_FEATURE.fullmatch(word) for word in words[:3]):
+        return "libsvm"
+    if "|" in line and re.match(r"^(\S+\s+){0,3}\S*\|", line) and not _tabular(lines, "|"):
+        return "vw"
+    if any(delimiter in line for delimiter in DELIMITERS):
+        return "csv"
+    return "libsvm"
+
+
+def _tabular(lines: list[str], delimiter: str) -> bool:
+    """Whether the lines look like the rows of a table: with as many delimiters in each, and no spaces around them."""
+    counts = {line.count(delimiter) for line in lines[:20]}
+    return len(counts) == 1 and not any(re.search(r"[ :]", line) for line in lines[:20])
+
+
+def delimiter_of(text: bytes, name: str) -> int:
+    """The delimiter that the first lines agree on, or the first of DELIMITERS that they have."""
+    ending = ending_of(name)
+    if ending in ("tsv", "tab"):
+        return 9
+    lines = first_lines(text)[:20]
+    best, most = ",", 0
+    for delimiter in DELIMITERS:
+        counts = [len(split_row(line, delimiter, 34)) - 1 for line in lines]
+        if counts and min(counts) > 0:
+            agreed = counts[0] * (2 if len(set(counts)) == 1 else 1)
+            if agreed > most:
+                best, most = delimiter, agreed
+    return ord(best)
+
+
+def has_header(fields: list[str]) -> bool:
+    """Whether a first row looks like names: none is empty, a number or there twice."""
+    named = [field.strip() for field in fields]
+    return all(named) and len(set(named)) == len(named) and not any(_is_number(field) for field in named)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+        return True
+    except ValueError:
+        return False
+
+
+def quote_of(asked: bool) -> int:
+    return 34 if asked else NO_QUOTE
+
+
+def single_byte(delimiter: str) -> int:
+    """The byte of a delimiter as people write it."""
+    named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+    found = named.get(delimiter, delimiter)
+    if len(found.encode()) != 1 or found in ('"', "\n", "\r"):
+        raise ConfigError(f"data.delimiter: {delimiter!r} is not a single character")
+    return ord(found)

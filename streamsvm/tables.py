@@ -1,0 +1,123 @@
+"""Tables as streams read them: which format, which recipe, and how cells become batches."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamsvm.batch import Batch, Bytes
+from streamsvm.cells import SPANS, TEXT, Cells, Want
+from streamsvm.errors import DataError
+from streamsvm.features.assembly import Assembly, Rows
+from streamsvm.features.recipe import Recipe
+from streamsvm.io.parsed import Fault, Parsed
+
+
+class CsvOptions(NamedTuple):
+    """How CSV text is written."""
+
+    delimiter: int = 44
+    quote: int = 34
+    header: bool = True
+    fields: tuple[str, ...] = ()  # the names of the columns, where there is no header
+
+
+class TableDialect(NamedTuple):
+    """How rows are read from a table: part of a cache's fingerprint."""
+
+    format: str  # csv, jsonl, parquet or arrow
+    recipe: Recipe
+    labelled: bool = True  # False: rows may come without a label (predict)
+    csv: CsvOptions = CsvOptions()
+    absent: bool = False  # whether a file may lack some of the columns
+    keep: tuple[str, ...] = ()  # columns to hand on beside the rows
+    limit: int | None = None  # sparse indices must be below this
+    spelled: bool = False  # whether names are collected
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"format": self.format, "features": self.recipe.as_json(), "csv": list(self.csv), "absent": self.absent, "limit": self.limit}
+
+
+class Room:
+    """The memory of a piece of a table: its cells, and the rows made of them."""
+
+    def __init__(self, wants: tuple[Want, ...], spelled: bool) -> None:
+        self.cells = Cells(wants, spelled=spelled)
+        self.rows = Rows()
+
+
+class TableRows:
+    """What all table formats share: from cells to rows, with what is wrong with some of them."""
+
+    def __init__(self, dialect: TableDialect) -> None:
+        self.dialect = dialect
+        self.assembly = Assembly(dialect.recipe, labelled=dialect.labelled, limit=dialect.limit)
+        self.kept = range(len(self.assembly.wants), len(self.assembly.wants) + len(dialect.keep))
+        self.wants = (*self.assembly.wants, *(Want(name, TEXT) for name in dialect.keep))
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Columns that need not be there."""
+        recipe = self.dialect.recipe
+        unlabelled = [] if self.dialect.labelled else [recipe.label, recipe.weight]
+        columns = [want.name for want in self.assembly.wants] if self.dialect.absent else []
+        required = {recipe.label, recipe.weight} if self.dialect.labelled else set()
+        return frozenset(name for name in [*unlabelled, *columns] if name is not None and name not in required)
+
+    def room(self) -> Room:
+        return Room(self.wants, self.dialect.spelled)
+
+    def finish(self, room: Room, lines: int, faults: list[Fault], skip: int) -> Parsed:
+        """The rows of cells that are filled, and all that is wrong, in the order of the lines."""
+        cells = room.cells
+        batch, row_faults = self.assembly.batch(cells, room.rows)
+        if row_faults:
+            bad = np.array(sorted(fault.row for fault in row_faults))
+            faults = [f._replace(row=f.row - int(np.searchsorted(bad, f.row))) for f in faults]
+            faults += [
+                Fault(0, cells.line(row), row - int(np.searchsorted(bad, row)), message) for row, message in row_faults
+            ]
+            faults.sort(key=lambda fault: fault.line)
+        if len(faults) > skip:
+            faults = faults[: skip + 1]
+            batch = batch.slice(0, faults[-1].row)
+        return Parsed(batch, lines, faults, self._kept(room, batch))
+
+    def _kept(self, room: Room, batch: Batch) -> list[list[str]] | None:
+        """The columns that were asked for, as texts, of the rows that are left."""
+        if not self.kept:
+            return None
+        cells = room.cells
+        good = np.flatnonzero(room.rows.bad[: cells.rows] == 0)[: batch.rows].tolist()
+        columns = []
+        for place in self.kept:
+            starts, lengths, data = cells.spans(place)
+            text: Bytes = data
+            columns.append(
+                [text[starts[row] : starts[row] + lengths[row]].tobytes().decode("utf-8", "replace") for row in good]
+            )
+        return columns
+
+
+def clear(cells: Cells, places: list[int], rows: int) -> None:
+    """Make the cells of columns that a file does not have missing."""
+    for place in places:
+        slot = cells.slots[place]
+        if cells.kinds[place] in SPANS:
+            cells.starts[slot, :rows] = 0
+            cells.lengths[slot, :rows] = 0
+        elif cells.kinds[place] == 1:
+            cells.numbers[slot, :rows] = np.nan
+        else:
+            cells.words[slot, :rows] = 0
+
+
+def refuse_absent(names: list[str], there: list[str], optional: frozenset[str]) -> None:
+    """DataError if a file lacks a column that is needed."""
+    missing = [name for name in names if name not in optional]
+    if missing:
+        shown = ", ".join(there[:10]) + (", ..." if len(there) > 10 else "")
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise DataError(
+            f"there is no column {missing[0]}{more} (there are {shown}); "
+            "data.missing_columns: absent reads such files all the same"
+        )
