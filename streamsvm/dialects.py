@@ -90,8 +90,8 @@ def _vw_plan(settings: Settings) -> Plan:
     if features.dim is not None:
         raise ConfigError("features.dim: the features of VW text are hashed; use features.hash_bits")
     bits = features.hash_bits or DEFAULT_HASH_BITS
-    dialect = vw.Dialect(hash_bits=bits, interactions=features.interactions, spelled=features.names)
-    crossed = [list(names) for names in features.interactions]
+    dialect = vw.Dialect(hash_bits=bits, interactions=features.interactions or (), spelled=features.names)
+    crossed = [list(names) for names in dialect.interactions]
     return Plan(dialect, _features(dialect, {"format": "vw", "hash_bits": bits, "interactions": crossed}, settings))
 
 
@@ -102,13 +102,13 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
     wishes = Wishes(
-        numeric=features.numeric,
-        categorical=features.categorical,
-        text=features.text,
-        ignore=features.ignore,
-        log1p=features.log1p,
-        bucketize=features.bucketize,
-        interactions=features.interactions,
+        numeric=features.numeric or (),
+        categorical=features.categorical or (),
+        text=features.text or (),
+        ignore=features.ignore or (),
+        log1p=features.log1p or (),
+        bucketize=features.bucketize or {},
+        interactions=features.interactions or (),
         hash_bits=features.hash_bits,
         ngrams=features.ngrams,
         label=data.label,

@@ -255,15 +255,21 @@ class TextPiece(NamedTuple):
         return self.block.after
 
 
+def block_plan(memory: int, threads: int, cost: int, block_size: int = 0) -> tuple[int, int]:
+    """The size of blocks, and how many bytes of text may be in flight, where rows take `cost` bytes for each."""
+    text = memory // (1 + cost)
+    block = block_size or min(LARGEST_BLOCK, max(SMALLEST_BLOCK, text // (threads + 3)))
+    return block, max(text, block * 3)
+
+
 class TextReader(Reader[TextPiece]):
     """Blocks of whole lines, each parsed by itself."""
 
     def __init__(
         self, source: Source, format: TextFormat, *, memory: int, threads: int, block_size: int, skip: int
     ) -> None:
-        text = memory // (1 + format.cost)
-        self._block_size = block_size or min(LARGEST_BLOCK, max(SMALLEST_BLOCK, text // (threads + 3)))
-        self.tokens = Tokens(max(text, self._block_size * 3))
+        self._block_size, in_flight = block_plan(memory, threads, format.cost, block_size)
+        self.tokens = Tokens(in_flight)
         self._source = source
         self._format = format
         self._skip = skip

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.batch import Batch
-from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, shown_label
+from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, refuse_texts, shown_label
 from streamsvm.errors import ConfigError, DataError, ModelError
 
 NAN = float("nan")
@@ -133,10 +133,12 @@ def test_encoding_leaves_the_batch_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("classes", [["spam", "ham"], [1, "ham"], ["", 1]])
-def test_names_are_refused_for_libsvm_text(classes: list[Any]) -> None:
+def test_texts_have_their_places_as_labels_and_are_refused_where_labels_are_numbers(classes: list[Any]) -> None:
+    assert codes(ClassMap(classes), 0, 1) == [0, 1] and ClassMap(classes).names == classes
     wrong = next(name for name in classes if isinstance(name, str))
-    with pytest.raises(ConfigError, match=rf"^data\.classes: labels of LIBSVM text are numbers, not '{wrong}'$"):
-        ClassMap(classes)
+    with pytest.raises(ConfigError, match=rf"^data\.classes: the labels of this data are numbers, not '{wrong}'$"):
+        refuse_texts(classes)
+    refuse_texts([1, "2.0"])
 
 
 def test_numbers_written_as_text_are_numbers_and_stay_as_written() -> None:

@@ -18,6 +18,7 @@ from libsvm_twin import collect, row, rows_of, twin
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
+from streamsvm.readers import block_plan
 from streamsvm.stream import Reading, Stream, available_cores, open_stream
 
 if sys.version_info >= (3, 14):
@@ -94,19 +95,19 @@ def test_again_and_again(put):
 def test_the_plan_keeps_to_the_memory():
     for memory in (1, 10**6, 64 * 10**6, 10**9, 10**11):
         for threads in (1, 2, 64):
-            used, block, text = Reading(memory=memory, threads=threads).plan()
-            assert used == threads and 1 << 16 <= block <= 1 << 21
-            assert text >= 3 * block and (text * 11 <= memory / 4 or text == 3 * block)
-    assert Reading().plan()[0] == available_cores() >= 1
+            block, text = block_plan(memory, threads, cost=10)
+            assert 1 << 16 <= block <= 1 << 21
+            assert text >= 3 * block and (text * 11 <= memory or text == 3 * block)
+    assert Reading().workers == available_cores() >= 1 and Reading(threads=3).workers == 3
 
 
 def test_more_text_in_flight_than_tokens_is_never_there(put, monkeypatch):
     """A reader that is far ahead of its consumer waits."""
-    from streamsvm import stream as room
+    from streamsvm import readers
 
     made = []
-    slot = room.Slot
-    monkeypatch.setattr(room, "Slot", lambda size: made.append(size) or slot(size))
+    slot = readers.Slot
+    monkeypatch.setattr(readers, "Slot", lambda size, format: made.append(size) or slot(size, format))
     rows = iter(stream(put("a", BIG * 30), block_size=500, memory=11 * 4 * 2000))
     next(rows)
     threading.Event().wait(0.1)

@@ -222,20 +222,20 @@ Grid = Annotated[
 ]
 
 
-def _columns(value: object) -> tuple[str, ...]:
+def _columns(value: object) -> tuple[str, ...] | None:
     """One name or several; in a text they are separated by commas."""
     if value is None:
-        return ()
+        return None
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) and name.strip() for name in found):
         raise ValueError("must be the name of a column, or a list of names")
     return tuple(name.strip() for name in found)
 
 
-def _interactions(value: object) -> tuple[tuple[str, ...], ...]:
+def _interactions(value: object) -> tuple[tuple[str, ...], ...] | None:
     """Groups of two or three names; in a text `ad*user,ad*user*hour`."""
     if value is None:
-        return ()
+        return None
     groups = value.split(",") if isinstance(value, str) else value
     if not isinstance(groups, (list, tuple)):
         raise ValueError("must be a list of pairs or triples of columns, such as [[ad, user]]")
@@ -250,10 +250,10 @@ def _interactions(value: object) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def _buckets(value: object) -> dict[str, tuple[float, ...]]:
+def _buckets(value: object) -> dict[str, tuple[float, ...]] | None:
     """For each column the numbers between its buckets, rising."""
     if value is None:
-        return {}
+        return None
     if not isinstance(value, dict):
         raise ValueError("must be edges by column, such as {age: [18, 30, 50]}")
     found = {}
@@ -276,14 +276,14 @@ def _header(value: object) -> bool | str:
 
 
 _NAME_LIST = {"type": "array", "items": {"type": "string"}}
-Columns = Annotated[tuple[str, ...], PlainValidator(_columns), _any_of(_NULL, _TEXT, _NAME_LIST)]
+Columns = Annotated[tuple[str, ...] | None, PlainValidator(_columns), _any_of(_NULL, _TEXT, _NAME_LIST)]
 Interactions = Annotated[
-    tuple[tuple[str, ...], ...],
+    tuple[tuple[str, ...], ...] | None,
     PlainValidator(_interactions),
     _any_of(_NULL, _TEXT, {"type": "array", "items": {"anyOf": [_TEXT, {**_NAME_LIST, "minItems": 2, "maxItems": 3}]}}),
 ]
 Buckets = Annotated[
-    dict[str, tuple[float, ...]],
+    dict[str, tuple[float, ...]] | None,
     PlainValidator(_buckets),
     _any_of(_NULL, {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}}),
 ]

@@ -73,7 +73,7 @@ class DataSettings(Section, title="data"):
     )
     weight: Text | None = Field(default=None, description="Column with the weight of each row; null weighs all alike.")
     columns: Columns = Field(
-        default=(), description="Names of the columns of CSV without a header; empty calls them c1, c2, ..."
+        default=None, description="Names of the columns of CSV without a header; null calls them c1, c2, ..."
     )
     header: Header = Field(default="auto", description="Whether CSV begins with the names of its columns.")
     delimiter: Text = Field(default="auto", description="What stands between the fields of CSV: a character, or tab.")
@@ -119,16 +119,16 @@ class DataSettings(Section, title="data"):
 class FeatureSettings(Section, title="features"):
     """What becomes of the columns of a table, and how many weights there are. Names may be patterns such as I*."""
 
-    numeric: Columns = Field(default=(), description="Columns whose numbers are used as they are.")
-    categorical: Columns = Field(default=(), description="Columns each value of which is a feature of its own.")
-    text: Columns = Field(default=(), description="Columns of texts: their words are features.")
-    ignore: Columns = Field(default=(), description="Columns that are no features.")
-    log1p: Columns = Field(default=(), description="Columns of numbers, such as counts, to take the logarithm of.")
+    numeric: Columns = Field(default=None, description="Columns whose numbers are used as they are.")
+    categorical: Columns = Field(default=None, description="Columns each value of which is a feature of its own.")
+    text: Columns = Field(default=None, description="Columns of texts: their words are features.")
+    ignore: Columns = Field(default=None, description="Columns that are no features.")
+    log1p: Columns = Field(default=None, description="Columns of numbers, such as counts, to take the logarithm of.")
     bucketize: Buckets = Field(
-        default={}, description="Columns of numbers to cut into categories, such as {age: [18, 30, 50]}."
+        default=None, description="Columns of numbers to cut into categories, such as {age: [18, 30, 50]}."
     )
     interactions: Interactions = Field(
-        default=(),
+        default=None,
         description="Pairs and triples of columns, or of namespaces of VW text, whose values together are features, "
         "such as [[ad, user]].",
     )

@@ -9,6 +9,7 @@ Texts are unescaped where they stand, which never needs more room than the escap
 what needs Python (a number between two float32, a category such as 5.0) is put on a list of odd cells, for later.
 
 If a key comes again, it replaces all that its path held, also what was below it: {"a": {"b": 1}, "a": {}} has no a.b.
+What is replaced must have been right all the same.
 Beyond RFC 8259, and as Python writes them, NaN is a value that is missing, and Infinity may stand where nobody looks.
 """
 
@@ -142,18 +143,20 @@ class Fields:
             place = hash_bytes(name) & len(table) - 1
             while table[place] >= 0 and encoded[table[place]] != name:
                 place = place + 1 & len(table) - 1
-            if table[place] >= 0:
-                twins[entry] = self._twin(entry, int(table[place]))
-            table[place] = entry
+            first = int(table[place])
+            if first < 0:
+                table[place] = entry
+            else:
+                self._refuse_lists(first, entry)
+                twins[first], twins[entry] = entry, twins[first]
         for array in (begins, table, twins):
             array.setflags(write=False)
         self.keys = Keys(names, begins, table, twins)
 
-    def _twin(self, one: int, other: int) -> int:
-        """A want that another one shares its value with; only a list cannot be shared."""
-        if self.wants[one].kind in LISTS or self.wants[other].kind in LISTS:
-            raise ConfigError(f"field {self.wants[one].name} is a list: it cannot be a second thing besides")
-        return other
+    def _refuse_lists(self, *places: int) -> None:
+        """Several wants may share the value of a field, but not if one of them is a list."""
+        if any(self.wants[place].kind in LISTS for place in places):
+            raise ConfigError(f"field {self.wants[places[0]].name} is a list: it cannot be something else as well")
 
 
 def parse(text: Bytes, start: int, stop: int, fields: Fields, cells: Cells, skip: int = 0) -> ParsedCells:
@@ -519,7 +522,7 @@ def skip_value(text, position, depth):
         elif c == 34:
             position = string_stop(text, position + 1)
             if load8(text, position) != 34:
-                status, position, _ = finish_string(text, position, text, 0, 0)
+                status, position, _ = finish_string(text, position, text, position, position)
                 if status != OK:
                     return status, position
             position += 1
@@ -557,7 +560,7 @@ def skip_key(text, position):
         return NO_KEY, position
     position = string_stop(text, position + 1)
     if load8(text, position) != 34:
-        status, position, _ = finish_string(text, position, text, 0, 0)
+        status, position, _ = finish_string(text, position, text, position, position)
         if status != OK:
             return status, position
     position = skip_blanks(text, position + 1)
@@ -592,7 +595,8 @@ def usual_number(text, position):
         if digits == 0:
             return 0.0, 0
         after += 1 + digits
-    if load8(text, after) | 32 == 101:
+    c = load8(text, after)
+    if c | 32 == 101 or 48 <= c <= 57:
         return 0.0, 0
     return (-number if negative else number), after
 
@@ -748,7 +752,7 @@ def read_list(text, position, place, row, kind, seed, of_numbers, pool, odd, sta
 def find_entry(text, start, parent, names, begins, table, path):
     """Look a key up: status, where it ends (at its quote) or is wrong, its entry or -1, and whether it has escapes."""
     limit = len(path)
-    at = 0
+    at = np.int64(0)
     if parent >= 0:
         for i in range(begins[parent], begins[parent + 1]):
             at = put(path, at, limit, load8(names, i))
@@ -849,7 +853,7 @@ def parse_lines(text, begin, stop, keys, columns, room):
     for kind in kinds:
         lists = lists or kind >= NUMBERS
     parents = np.empty(DEPTH + 1, np.int64)
-    known = 0  # keys seen
+    known = np.int64(0)  # keys seen
     position = begin
     while position < stop:
         position = skip_blanks(text, position)
@@ -865,8 +869,8 @@ def parse_lines(text, begin, stop, keys, columns, room):
         stamp = position + 1
         status = OK if load8(text, position) == 123 else NO_OBJECT
         entry = parent = np.int64(-1)
-        depth = 1
-        guess = 0
+        depth = np.int64(1)
+        guess = np.int64(0)
         filled = 0
         opened = True
         if status == OK:

@@ -160,12 +160,10 @@ def parse(text: Bytes, start: int, stop: int, dialect: Dialect, out: Rows, skip:
             out.word, out.name_start, out.name_length, out.space_start, out.space_length,
         )  # fmt: skip
         lines += more
+        known = 0
         if status == FULL:
             out.grow(feature, wanted)
-            known = known if more == 0 else 0
-            continue
-        known = 0
-        if status == UNDECIDED:
+        elif status == UNDECIDED:
             known = out.decide(text, wanted)
         elif status != OK:
             message, after = _explain(text, status, start)
@@ -455,7 +453,7 @@ def close_row(indices, values, bits, keys):
 
 @inlined
 def sort_by_counting(indices, values, keys):
-    """A feature's place is the number of those before it: quadratic, but eight comparisons an instruction."""
+    """A feature's place is the number of those before it: quadratic, but several comparisons an instruction."""
     count = len(indices)
     scratch = keys[count : 2 * count].view(np.float32)
     for i in range(count):

@@ -233,13 +233,28 @@ def test_the_same_source_runs_as_plain_python(kind: str) -> None:
         out, factors, frozen = (np.zeros(size, np.float32) for size in (batch.features, 12, batch.features))
         with np.errstate(all="ignore"):
             totals = [
-                float(count(batch, KINDS[kind], seen, 0.0)),
-                float(run(batch, order, KINDS[kind], going, 0.0, out)),
+                float(count(batch, KINDS[kind], seen, 0.0, 11)),
+                float(run(batch, order, KINDS[kind], going, 0.0, out, 11)),
             ]
             factor(KINDS[kind], seen, totals[0], False, factors)
             scale(batch.indices, batch.values, 0, batch.features, factors[:9], frozen)
         results.append([totals, *(array.tobytes() for array in (seen, going, out, factors, frozen))])
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("kind", ["maxabs", "standard"])
+@pytest.mark.parametrize("counted_first", [True, False])
+def test_features_beyond_the_dense_ones_are_left_as_they_are(kind: str, counted_first: bool) -> None:
+    batch = made_up(40, 12)
+    scaling, whole = Scaling(kind, dim=12, dense=5), Scaling(kind, dim=12)
+    for each in (scaling, whole):
+        if counted_first:
+            each.see(batch)
+            each.freeze()
+    found, expected = (each.apply(batch).values.copy() for each in (scaling, whole))
+    dense = batch.indices < 5
+    assert np.array_equal(found[dense], expected[dense]) and np.array_equal(found[~dense], batch.values[~dense])
+    assert np.array_equal(scaling.factors(12), np.where(np.arange(12) < 5, whole.factors(12), 1.0).astype(np.float32))
 
 
 # Numbers at the edge.
