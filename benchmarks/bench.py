@@ -60,6 +60,9 @@ class Bench:
     main: Dataset
     big: Dataset
     test: Dataset
+    folder: Path  # where generated files are kept
+    dense_rows: int  # of the tables
+    click_rows: int
     work: Path
     repeat: int
     passes: int

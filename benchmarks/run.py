@@ -26,6 +26,7 @@ Say = Callable[[str], None]
 HERE = Path(__file__).resolve().parent
 LOSSES = ["hinge", "squared_hinge"]
 BIG = {"steady_state", "memory"}  # measures with a second, larger file
+TABLES = {"tables_dense", "tables_clicks"}  # measures with files of their own
 
 
 def main() -> None:
@@ -87,6 +88,9 @@ def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say
     bench = Bench(
         peers=peers,
         **files,
+        folder=args.data,
+        dense_rows=args.dense_rows,
+        click_rows=args.click_rows,
         work=work,
         repeat=args.repeat,
         passes=args.passes,
@@ -130,6 +134,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--real", type=Path, metavar="DIR", help="real data: NAME.train.svm.* with NAME.test.svm.*")
     parser.add_argument("--losses", type=_words, default=LOSSES, help="of exact solvers (default hinge,squared_hinge)")
     parser.add_argument("--costs", type=_numbers, default=[0.1, 1.0, 10.0], help="C of the same (default 0.1,1,10)")
+    parser.add_argument("--dense-rows", type=int, default=8_000_000, help="of the dense table (default %(default)s)")
+    parser.add_argument("--click-rows", type=int, default=1_000_000, help="of the click table (default %(default)s)")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="where generated files are kept")
     parser.add_argument("--out", type=Path, default=HERE / "out", help="where results go")
     parser.add_argument("--quick", action="store_true", help="a smoke test of about a minute: its figures mean nothing")
@@ -145,12 +151,14 @@ def options() -> argparse.Namespace:
     if args.quick:
         args.size, args.big, args.repeat, args.passes = "20MB", "80MB", min(args.repeat, 2), 4
         args.part_rows, args.test_rows, args.costs = rows_of("10MB"), 10000, [1.0]
-        args.losses = args.losses[-1:]
+        args.losses, args.dense_rows, args.click_rows = args.losses[-1:], 200_000, 20_000
     bytes_of(args.memory)
     args.rows = args.rows or rows_of(args.size)
     args.big_rows = rows_of(args.big)
     if args.measure and not BIG & set(args.measure):
         args.big_rows = args.rows  # nobody asks for another file
+    if args.measure and set(args.measure) <= TABLES:
+        args.part_rows = args.rows = args.big_rows = args.test_rows = 1000  # nobody asks for these
     args.data, args.out = args.data.resolve(), args.out.resolve()
     return args
 

@@ -15,6 +15,7 @@ from measures.passes import further_passes
 from measures.rates import pass_rates
 from measures.solvers import every_solver
 from measures.startup import start_up
+from measures.tables import tables_clicks, tables_dense
 from measures.tuning import tuning
 
 MEASURES: dict[str, Callable[[Bench], Section]] = {
@@ -33,4 +34,6 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "certified_real": certified_real,
     "choice": choice,
     "gap": gap_curves,
+    "tables_dense": tables_dense,
+    "tables_clicks": tables_clicks,
 }
