@@ -20,6 +20,7 @@ from streamsvm.rows import merge_row
 
 LARGEST_LABEL = 2.0**24
 LONGEST_ROW = 1 << 24
+TILE = 64  # rows that are turned from columns into rows at a time
 SHORT = 64  # rows up to this length are sorted by comparing each feature with each, which takes no branches
 
 # Where the features of a column are found, for the long way.
@@ -76,6 +77,7 @@ class Assembly:
         self._mask = (1 << (recipe.hash_bits or 0)) - 1
         plain = ("number", "log1p", "bucket", "word")
         self._plain = not recipe.interactions and all(column.kind in plain for column in recipe.columns)
+        self._numbers = [place for place, want in enumerate(wants[: len(recipe.columns)]) if want.kind == NUMBER]
         self._edges = [np.array(column.edges, np.float32) for column in recipe.columns]
         self._bucket_words = [
             np.array([word_from(str(b), want.seed) for b in range(len(column.edges) + 1)], np.uint32)
@@ -139,22 +141,29 @@ class Assembly:
     # Columns by themselves.
 
     def _transform(self, cells: Cells, bad: Bytes, faults: list[RowFault]) -> dict[int, Uint32s]:
-        """Check numbers and take logarithms, in place; the words of columns that are cut into buckets."""
+        """Take logarithms, in place, and refuse infinities; the words of columns that are cut into buckets."""
+        for place, column in enumerate(self.recipe.columns):
+            if column.kind == "log1p":
+                log_numbers(cells.number(place))
+        if has_infinite(cells.numbers, cells.slots[self._numbers], cells.rows):
+            faults += self._infinite(cells, bad)
         found = {}
         for place, column in enumerate(self.recipe.columns):
-            if cells.wants[place].kind != NUMBER:
-                continue
-            numbers = cells.number(place)
-            infinite = log_numbers(numbers) if column.kind == "log1p" else largest_is_infinite(numbers)
-            if infinite:
-                wrong = np.isinf(numbers) & (bad == 0)
-                bad[wrong] = 1
-                message = f"column {column.name}: the number does not fit in single precision (largest is 3.4e38)"
-                faults += self._faulty(wrong.view(np.uint8), message)
             if column.kind == "bucket":
                 found[place] = np.empty(cells.rows, np.uint32)
-                bucket_words(numbers, self._edges[place], self._bucket_words[place], found[place])
+                bucket_words(cells.number(place), self._edges[place], self._bucket_words[place], found[place])
         return found
+
+    def _infinite(self, cells: Cells, bad: Bytes) -> list[RowFault]:
+        """Rows with a number that is infinite, which are bad."""
+        faults: list[RowFault] = []
+        for place in self._numbers:
+            wrong = np.isinf(cells.number(place)) & (bad == 0)
+            bad[wrong] = 1
+            name = self.recipe.columns[place].name
+            message = f"column {name}: the number does not fit in single precision (largest is 3.4e38)"
+            faults += self._faulty(wrong.view(np.uint8), message)
+        return faults
 
     # The short way: numbers, categories, buckets.
 
@@ -166,6 +175,9 @@ class Assembly:
         hashed = [p for p, want in enumerate(cells.wants[: len(columns)]) if want.kind == WORD]
         out.reserve(cells.rows, cells.rows * len(columns) + 1, len(columns))
         words, slots = cells.words, cells.slots[hashed]
+        if len(dense) == len(columns) and not faults and is_full(cells.numbers, cells.slots[dense], cells.rows):
+            assemble_dense(cells.rows, cells.numbers, cells.slots[dense], out.indptr, out.indices, out.values)
+            return _batch(out, cells.rows), faults
         if bucketed:
             words = np.vstack([cells.words[:, : cells.rows], *bucketed.values()])
             slots = np.concatenate([slots, np.arange(len(cells.words), len(words))])
@@ -327,23 +339,38 @@ def check_weights(numbers, weights, bad):
 
 
 @kernel
-def largest_is_infinite(numbers):
-    largest = np.float32(0.0)
-    for i in range(len(numbers)):
-        size = abs(numbers[i])
-        largest = size if size > largest else largest  # False for NaN
-    return largest == np.inf
+def has_infinite(numbers, slots, rows):
+    """Whether a number of these columns is infinite; told from the bits, many at a time."""
+    bits = numbers.view(np.uint32)
+    found = False
+    for j in range(len(slots)):
+        column = bits[slots[j]]
+        for i in range(rows):
+            found |= (column[i] & np.uint32(0x7FFFFFFF)) == np.uint32(0x7F800000)
+    return found
+
+
+@kernel
+def is_full(numbers, slots, rows):
+    """Whether every number of these columns is there, and none is 0: then all rows have the same features."""
+    bits = numbers.view(np.uint32)
+    for j in range(len(slots)):
+        column = bits[slots[j]]
+        full = True
+        for i in range(rows):
+            size = column[i] & np.uint32(0x7FFFFFFF)
+            full &= (size != np.uint32(0)) & (size < np.uint32(0x7F800000))
+        if not full:
+            return False
+    return True
 
 
 @kernel
 def log_numbers(numbers):
-    """log(1 + x) of each number, with the sign of x; whether one is infinite."""
-    infinite = False
+    """log(1 + x) of each number, with the sign of x."""
     for i in range(len(numbers)):
         size = np.log1p(np.float64(abs(numbers[i])))
-        infinite |= size == np.inf
         numbers[i] = np.float32(size) if numbers[i] >= 0.0 else np.float32(-size)
-    return infinite
 
 
 @kernel
@@ -425,6 +452,22 @@ def merge_short(keys, parts, ranks, count, indices, values, first):
             found = True
             kept += 1
     return kept
+
+
+@kernel
+def assemble_dense(rows, numbers, slots, indptr, indices, values):
+    """Rows that all have the same features."""
+    width = len(slots)
+    for first in range(0, rows, TILE):
+        last = min(first + TILE, rows)
+        for j in range(width):
+            column = numbers[slots[j]]
+            for i in range(first, last):
+                values[i * width + j] = column[i]
+        for i in range(first, last):
+            indptr[i + 1] = (i + 1) * width
+            for j in range(width):
+                indices[i * width + j] = j
 
 
 @kernel

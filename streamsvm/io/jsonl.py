@@ -49,7 +49,7 @@ FIRST_FAULT = NO_OBJECT
 ROW, LINES, ITEMS, ODDS, ENTRY, REACHED = range(6)  # what the kernel counts, in `state`
 AT, LENGTH, PARENT, FOUND = range(4)  # of a key seen on an earlier line; the length is with the closing quote
 LIKELY = 1024  # such keys at most
-NEAR = 16  # where the likely key is not there, so many after it are tried
+NEAR = 8  # where the likely key is not there, so many after it are tried
 ODD_CELLS = 4096  # Python is asked at the latest when there are so many, and one row's more
 
 _MESSAGES = {

@@ -80,7 +80,7 @@ def _group_pieces(
     part: Part, file: pq.ParquetFile, group: int, columns: list[str], rows: int, first: int, start: int, cost: float
 ) -> Iterator[TablePiece]:
     try:
-        for record in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns):
+        for record in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns, use_threads=False):
             skipped = max(0, min(record.num_rows, start - first))
             if skipped < record.num_rows:
                 kept = record.slice(skipped)

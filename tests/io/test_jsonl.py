@@ -1,4 +1,4 @@
-"""JSON lines against a slow twin that uses Python's json, every kind of fault, and lines cut and broken at every byte."""
+"""JSON lines against a slow twin made of Python's json, every kind of fault, and lines broken at every byte."""
 
 import json
 import os
