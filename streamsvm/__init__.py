@@ -3,11 +3,15 @@
 The rooms, in the order data travels:
 
     io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines; io/compression inflates them
-    io/libsvm       blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
+    io/libsvm, vw   blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
+    io/csv, jsonl   blocks -> cells, the values of a table's rows; io/parquet, arrow_table, arrow_cells the same of records
+    features/       cells -> batches, by a recipe (planning makes it of the first rows, assembly applies it, names keeps
+                    what hashed features are called); hashing has the hash that all formats share
+    readers         which of these a source needs; dialects decides that, once for training and by the model ever after
     pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
-    feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/), which
-                    rows are held out (holdout)
+    feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/scaling),
+                    which rows are held out (holdout)
     groups          all rows of finite data, for solvers that go over them again and again (cached_groups)
     solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of
     model           weights and how they came about; evaluate measures them

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, number_of_text, plan
+from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
-from streamsvm.io.csv import first_row
+from streamsvm.io.csv import MISSING_WORDS, first_row
 from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
@@ -40,12 +40,13 @@ class Plan(NamedTuple):
 def training_plan(settings: Settings, source: Source, initial: Model | None, note: Note) -> Plan:
     """How to read the training data; as the initial model has it, if there is one."""
     format = format_of(source, settings.data.format)
-    if initial is not None and not _columns_mentioned(settings):
+    features = settings.features
+    given = features.hash_bits or features.dim or features.ngrams > 1
+    if initial is not None and not given and not _columns_mentioned(settings):
         dialect = serving_dialect(settings, source, initial, labelled=True)
-        return Plan(dialect, _features(dialect, _without_scale(initial.recipe), settings))
+        return Plan(dialect, _features(dialect, _features_only(initial.recipe), settings))
     if format == "libsvm":
         _refuse_columns(settings, format)
-        features = settings.features
         dialect = libsvm.Dialect(
             limit=features.dim or libsvm.LARGEST_INDEX + 1, mask=libsvm.index_mask(features.hash_bits)
         )
@@ -70,8 +71,8 @@ def _refuse_columns(settings: Settings, format: str) -> None:
         )
 
 
-def _without_scale(recipe: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in recipe.items() if key != "scale"}
+def _features_only(recipe: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in recipe.items() if key not in ("scale", "names")}
 
 
 def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings) -> Features:
@@ -81,7 +82,8 @@ def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings) -> F
         table = dialect.recipe
         classes = list(table.label_classes) if table.label_classes is not None else None
         dense = table.dense if table.hashed else None
-        return Features(recipe, table.width or settings.features.given_width, dense, classes)
+        names = () if table.as_written else tuple(table.dense_names())
+        return Features(recipe, table.width or settings.features.given_width, dense, names, classes)
     return Features(recipe, settings.features.given_width)
 
 
@@ -97,8 +99,8 @@ def _vw_plan(settings: Settings) -> Plan:
 
 def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
     data, features = settings.data, settings.features
-    csv = _csv_options(settings, source) if format == "csv" else CsvOptions()
-    seen = _looked_at(source, format, csv)
+    csv = csv_options(settings, source) if format == "csv" else CsvOptions()
+    seen = looked_at(source, format, csv)
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
     wishes = Wishes(
@@ -130,7 +132,7 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     return Plan(dialect, _features(dialect, kept, settings))
 
 
-def _looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
+def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     """What the first rows have in each column."""
     from streamsvm.io.sampling import first_fields, first_objects, first_records
 
@@ -141,29 +143,34 @@ def _looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     text = source.head(HEAD)
     if format == "jsonl":
         return {name: look_at(values) for name, values in first_objects(text, part.shown).items()}
-    rows = first_fields(text, csv.delimiter, csv.quote, csv.header)
+    rows = first_fields(text, csv.delimiter, csv.quote, csv.header, whole=part.size is not None)
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
+    missing = {word.decode() for word in MISSING_WORDS}
     return {
-        name: look_at([number_of_text(row[k]) if k < len(row) else None for row in rows])
-        for k, name in enumerate(names)
+        name: look_at_texts([row[k] if k < len(row) else "" for row in rows], missing) for k, name in enumerate(names)
     }
 
 
 def _typed(seen: Seen, kind: str) -> Seen:
-    """What was seen, with the kind that the schema says: a column may be empty in the first rows."""
+    """What was seen, with the kind that the schema says: a column may be empty in the first rows.
+
+    Texts may be times all the same.
+    """
+    if (seen.kind, kind) == ("time", "text"):
+        return seen
     return seen._replace(kind=kind) if kind not in ("nothing", "other") or seen.kind == "nothing" else seen
 
 
 # CSV.
 
 
-def _csv_options(settings: Settings, source: Source, known: frozenset[str] = frozenset()) -> CsvOptions:
+def csv_options(settings: Settings, source: Source, known: frozenset[str] = frozenset()) -> CsvOptions:
     """How a CSV file is written; it has a header if its first row has one of the known names, or looks like one."""
     data = settings.data
     text = source.head(HEAD)
     quote = quote_of(data.quote)
     asked = data.delimiter
-    delimiter = delimiter_of(text, source.parts[0].shown) if asked == "auto" else single_byte(asked)
+    delimiter = delimiter_of(text, source.parts[0].shown, quote) if asked == "auto" else single_byte(asked)
     fields = first_row(text, delimiter, quote)[0]
     header = data.header
     if header == "auto":
@@ -221,19 +228,29 @@ def _serving_table(
     recipe = Recipe.from_json(stored)
     csv = CsvOptions()
     if format == "csv":
+        _refuse_lists(recipe)
         known = frozenset(want.name for want in recipe.wants()) | {recipe.label or ""}
-        csv = _csv_options(settings, source, known)
+        csv = csv_options(settings, source, known)
         if not csv.header and "fields" in model.recipe and not settings.data.columns:
             csv = csv._replace(fields=tuple(model.recipe["fields"]))
     absent = settings.data.missing_columns == "absent"
     return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep)
 
 
+def _refuse_lists(recipe: Recipe) -> None:
+    lists = [column.name for column in recipe.columns if column.kind in ("vector", "words", "sparse")]
+    if lists:
+        raise ModelError(
+            f"the model was trained on lists in column {lists[0]}, which CSV cannot hold; "
+            "use JSON lines, Parquet or Arrow"
+        )
+
+
 def _serving_sparse(
     settings: Settings, source: Source, model: Model, format: str, labelled: bool, keep: tuple[str, ...]
 ) -> TableDialect:
     """Sparse columns, for a model of indices as written."""
-    seen = _looked_at(source, format, CsvOptions())
+    seen = looked_at(source, format, CsvOptions())
     if "indices" not in seen:
         raise ModelError("the model was trained on indices; a table for it needs columns indices and values")
     named = settings.data.label or next((name for name in LABELS if name in seen), None)

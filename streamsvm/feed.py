@@ -117,12 +117,22 @@ class Feed:
             self._passes.fill(tick)
         if self._passes.cached:
             self._ask_cache()
+            self._collect_names(tick)
             if scaling is not None:
                 with closing(self._passes.batches(2)) as batches:
                     for batch in batches:
                         scaling.see(batch._replace(weights=np.abs(batch.weights)))
                         tick(batch.rows)
                 scaling.freeze()
+
+    def _collect_names(self, tick: Tick) -> None:
+        """Read the source for the names of features, if the rows come from a cache that was there before."""
+        stream = self._passes.stream
+        if stream.names is not None and not len(stream.names):
+            self._note("reading the data once for the names of features, which the cache does not have")
+            with closing(stream.in_order()) as batches:
+                for batch in batches:
+                    tick(batch.rows)
 
     @property
     def _balanced(self) -> bool:
@@ -238,7 +248,8 @@ class Feed:
 
     def _new_watch(self) -> FirstRows:
         shuffled = self._settings.data.shuffle not in ("auto", 0)
-        return FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None)
+        names = self._passes.stream.features.names
+        return FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None, names=names)
 
     def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
         batch, held = self._coded(batch)

@@ -1,6 +1,6 @@
 """Notices in the first rows what ruins online learning: a single class, and features of very different size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ LARGE = 1000.0  # values beyond this make the other features learn slowly
 class FirstRows:
     """Looks at the coded rows of a first pass and warns once of each trouble, naming the remedy."""
 
-    def __init__(self, note: Callable[[str], None], *, shuffled: bool, scaled: bool) -> None:
+    def __init__(self, note: Callable[[str], None], *, shuffled: bool, scaled: bool, names: Sequence[str] = ()) -> None:
         self._note = note
+        self._names = names  # of the first features, where they have any
         self._shuffled = shuffled
         self._seen = 0
         self._code: float | None = None
@@ -67,7 +68,8 @@ class FirstRows:
         if len(values) and float(values.max()) > LARGE:
             self._sized = FIRST_ROWS
             index = int(batch.indices[start + int(np.argmax(values))])
+            what = f"column {self._names[index]}" if index < len(self._names) else f"index {index}"
             self._note(
-                f"warning: index {index} has values as large as {values.max():.3g}; features of such size learn slowly "
+                f"warning: {what} has values as large as {values.max():.3g}; features of such size learn slowly "
                 "or not at all beside small ones: use --scale maxabs (features.scale)"
             )

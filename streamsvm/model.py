@@ -38,6 +38,7 @@ class Model:
     config: dict[str, Any] = field(default_factory=dict)  # resolved settings, redacted
     provenance: dict[str, Any] = field(default_factory=dict)  # sources, rows, passes, penalty, versions
     online: dict[str, Any] = field(default_factory=dict)  # where an online solver stood: t, eta0
+    named: Any = None  # names of hashed features by index (features/names.py), saved beside the model
     scale: Float32s | None = None  # factors of features in training; they are part of `weights` already
 
     @property
@@ -76,7 +77,11 @@ class Model:
     # Files.
 
     def save(self, url: str) -> None:
-        """Write the model under its final name, whole or not at all."""
+        """Write the model under its final name, whole or not at all; before it the names of its features, if known."""
+        if self.named is not None:
+            from streamsvm.io.names_file import save_names
+
+            self.recipe = {**self.recipe, "names": save_names(url, self.named)}
         with written_atomically(url) as out:
             tensors.save(MODEL, self.metadata(), self.arrays(), out.write)
 

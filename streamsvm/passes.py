@@ -202,6 +202,8 @@ class Passes:
         }
         if self._buffer is not None:
             state["shuffle"] = self._buffer.state()
+        if self.stream.names is not None:
+            state["names"] = self.stream.names.state()
         if self._writer is not None and not self._try(lambda: state.update(writer=self._written())):
             self._drop_writer()
             state["caching"] = False
@@ -233,6 +235,8 @@ class Passes:
         If that is gone it is written again, and `tick` is called after each batch.
         """
         self.stream.tally = Tally.restored(state["tally"])
+        if self.stream.names is not None:
+            self.stream.names.restore(state["names"])
         if not state["caching"]:
             self._path = None
         elif self._path is None:
@@ -246,6 +250,8 @@ class Passes:
         """Begin the next `fill` where `state` was taken, if what was written then is still there."""
         if self._path is not None and self._take_up(state) and self._cache is None:
             self._restored = state
+            if self.stream.names is not None:
+                self.stream.names.restore(state["names"])
 
     def _take_up(self, state: State) -> bool:
         """Find the cache as it was when the state was taken, finished or not; False if it is gone.

@@ -16,6 +16,7 @@ import numpy as np
 from streamsvm.batch import Bytes
 from streamsvm.cells import WORD
 from streamsvm.errors import DataError
+from streamsvm.features.names import Names, see_vw
 from streamsvm.io import csv, jsonl, libsvm, vw
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.parsed import Parsed
@@ -24,8 +25,7 @@ from streamsvm.pool import Tokens
 from streamsvm.tables import Room, TableDialect, TableRows, clear, refuse_absent
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
-MOST_ROWS, FEWEST_ROWS = 16384, 64  # in a piece of a file of records
-CELL_BYTES = 40  # that a cell of a record takes on its way: as Arrow has it, as a cell, and as a feature
+MOST_ROWS = 16384  # in a piece of a file of records
 HEADER = 1 << 24  # bytes in which the header of a file of text must end
 
 Dialect = libsvm.Dialect | vw.Dialect | TableDialect
@@ -63,6 +63,10 @@ class Reader(ABC, Generic[Some]):
     def place(self, piece: Some, line: int) -> str:
         """How a message names a line of the file."""
 
+    @abstractmethod
+    def note_names(self, piece: Some, names: Names) -> None:
+        """Collect the names of hashed features, after `parse` and before `release`."""
+
 
 # Text.
 
@@ -86,6 +90,10 @@ class TextFormat(ABC):
 
     @abstractmethod
     def parse(self, text: Bytes, block: Block, known: Any, room: Any, skip: int) -> Parsed: ...
+
+    def note_names(self, text: Bytes, room: Any, names: Names) -> None:
+        """Collect the names of hashed features in a block that has been parsed, where there are any."""
+        return None
 
 
 class LibsvmText(TextFormat):
@@ -113,6 +121,9 @@ class VwText(TextFormat):
     def parse(self, text: Bytes, block: Block, known: None, room: vw.Rows, skip: int) -> Parsed:
         return vw.parse(text, 0, block.size, self._dialect, room, skip)
 
+    def note_names(self, text: Bytes, room: vw.Rows, names: Names) -> None:
+        see_vw(text, room, names)
+
 
 class JsonText(TextFormat):
     cost = 10
@@ -127,6 +138,9 @@ class JsonText(TextFormat):
     def parse(self, text: Bytes, block: Block, known: None, room: Room, skip: int) -> Parsed:
         lines, faults = jsonl.parse(text, 0, block.size, self._fields, room.cells, skip)
         return self._table.finish(room, lines, faults, skip)
+
+    def note_names(self, text: Bytes, room: Room, names: Names) -> None:
+        self._table.note_names(room, names)
 
 
 class CsvFile(NamedTuple):
@@ -170,9 +184,12 @@ class CsvText(TextFormat):
         options = self._options
         names, header, lines = csv.first_row(text, options.delimiter, options.quote)
         if not options.header:
-            names, header, lines = self._headerless(len(names)), 0, 0
+            names, header, lines = self._headerless(len(names)), len(csv.BOM) if text.startswith(csv.BOM) else 0, 0
         wanted = [want.name for want in self._table.wants]
         absent = [place for place, name in enumerate(wanted) if name not in names]
+        twice = next((name for name in wanted if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{shown}: two columns are called {twice}")
         try:
             refuse_absent([wanted[place] for place in absent], names, self._table.optional)
         except DataError as error:
@@ -200,6 +217,9 @@ class CsvText(TextFormat):
             faults = [fault._replace(line=fault.line + known.header_lines) for fault in faults]
             room.cells.lines[: room.cells.rows] += known.header_lines
         return self._table.finish(room, lines + known.header_lines, faults, skip)
+
+    def note_names(self, text: Bytes, room: Room, names: Names) -> None:
+        self._table.note_names(room, names)
 
 
 class Slot:
@@ -290,6 +310,10 @@ class TextReader(Reader[TextPiece]):
     def place(self, piece: TextPiece, line: int) -> str:
         return f"{piece.origin.url}:{line}"
 
+    def note_names(self, piece: TextPiece, names: Names) -> None:
+        slot = self._slots.of(piece.block.buffer)
+        self._format.note_names(slot.array, slot.room, names)
+
 
 # Records.
 
@@ -308,6 +332,7 @@ class RecordReader(Reader[RecordPiece]):
 
     def __init__(self, source: Source, dialect: TableDialect, *, memory: int, threads: int, skip: int) -> None:
         from streamsvm.io.arrow_cells import ArrowCells
+        from streamsvm.io.parquet import CELL_BYTES, fitting_rows
 
         self._source = source
         self._dialect = dialect
@@ -317,7 +342,8 @@ class RecordReader(Reader[RecordPiece]):
         self._skip = skip
         in_flight = threads + 3
         width = sum(column.width for column in dialect.recipe.columns) + 2 * len(dialect.recipe.interactions) + 3
-        self._rows = min(MOST_ROWS, max(FEWEST_ROWS, memory // (in_flight * CELL_BYTES * width)))
+        self._room = memory // in_flight  # of a piece
+        self._rows = fitting_rows(MOST_ROWS, CELL_BYTES * width, self._room)
         self.tokens = Tokens(in_flight)
         self._free: list[Room] = []
 
@@ -341,17 +367,17 @@ class RecordReader(Reader[RecordPiece]):
             from streamsvm.io.parquet import parquet_pieces
 
             words = frozenset(want.name for want in self._table.wants if want.kind == WORD and not want.number)
-            return parquet_pieces(part, self._columns, words, self._rows, start)
+            return parquet_pieces(part, self._columns, words, self._rows, start, self._room)
         from streamsvm.io.arrow_table import arrow_pieces
 
-        return arrow_pieces(part, self._columns, self._rows, start)
+        return arrow_pieces(part, self._columns, self._rows, start, self._room)
 
     def parse(self, piece: RecordPiece) -> Parsed:
         try:
-            self._cells.fill(piece.record, piece.room.cells)
+            wrong = self._cells.fill(piece.record, piece.room.cells)
         except DataError as error:  # a column of another type, which is no matter of single rows
             raise DataError(f"{self.place(piece, piece.origin.offset + 1)}: {error}") from error
-        return self._table.finish(piece.room, piece.record.num_rows, [], self._skip)
+        return self._table.finish(piece.room, piece.record.num_rows, [], self._skip, wrong)
 
     def release(self, piece: RecordPiece) -> None:
         self._free.append(piece.room)
@@ -360,6 +386,9 @@ class RecordReader(Reader[RecordPiece]):
     def place(self, piece: RecordPiece, line: int) -> str:
         what = "row group" if self._dialect.format == "parquet" else "record batch"
         return f"{piece.origin.url}: {what} {piece.group}, row {line}"
+
+    def note_names(self, piece: RecordPiece, names: Names) -> None:
+        self._table.note_names(piece.room, names)
 
 
 def make_reader(

@@ -8,9 +8,11 @@ import numpy as np
 from streamsvm.jit import cold, inlined, prefetch
 
 ZERO, ONE, TWO, THREE, FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+BYTE, HALF, LOW = np.uint64(0xFF), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 CACHED = 1 << 17  # numbers that a core's own cache holds: with fewer, asking for them early only costs
 AHEAD = 2  # rows
+SHORT = 80  # features of a row up to which counting smaller ones beats a radix sort
 
 
 @inlined
@@ -140,43 +142,95 @@ def safe_rate(eta, loss, slope, values, a, b, gain):
     return eta
 
 
+@cold
+def sort_row(indices, values, room):
+    """Sort a row by index and add up twins, in the order in which they were written; returns the new length.
+
+    `room` is scratch: two uint64 a feature, whose content does not matter.
+    """
+    count = len(indices)
+    rising = True
+    for i in range(1, count):
+        rising &= indices[i] > indices[i - 1]
+    if rising:
+        return count
+    return sort_by_counting(indices, values, room) if count <= SHORT else sort_by_digits(indices, values, room)
+
+
 @inlined
-def sift(keys, start, stop):
-    """Heap order below `start`, for the sort of a row."""
-    root = start
-    while 2 * root + 1 < stop:
-        child = 2 * root + 1
-        if child + 1 < stop and keys[child] < keys[child + 1]:
-            child += 1
-        if keys[root] >= keys[child]:
-            return
-        keys[root], keys[child] = keys[child], keys[root]
-        root = child
+def sort_by_counting(indices, values, room):
+    """An index belongs where as many are smaller: quadratic, but without branches, and several at a time.
+
+    Twins claim the same place, so the sum of all places tells whether there are any.
+    """
+    count = len(indices)
+    scratch = room.view(np.uint32)
+    written, parts = scratch[:count], scratch[count : 2 * count].view(np.float32)
+    places, taken = scratch[2 * count : 3 * count], scratch[3 * count : 4 * count]
+    for i in range(count):
+        written[i], parts[i] = indices[i], values[i]
+    total = 0
+    for i in range(count):
+        index = written[i]
+        place = np.int32(0)
+        for j in range(count):
+            place += np.int32(written[j] < index)
+        indices[place], values[place] = index, parts[i]
+        places[i] = place
+        total += place
+    if total == count * (count - 1) // 2:
+        return count
+    return add_up_places(indices, values, parts, places, taken)
 
 
 @cold
-def merge_row(indices, values, keys, scratch):
-    """Sort a row by index and add up duplicates in the order they were written; returns the new length.
+def add_up_places(indices, values, parts, places, taken):
+    """Give each place the sum of the parts that belong there, and close the gaps; returns how many places there are."""
+    taken[:] = 0
+    for i in range(len(parts)):
+        place = places[i]
+        values[place] = values[place] + parts[i] if taken[place] else parts[i]
+        taken[place] = 1
+    kept = 0
+    for place in range(len(taken)):
+        indices[kept], values[kept] = indices[place], values[place]
+        kept += np.int64(taken[place])
+    return kept
 
-    A key holds index and place, so no two are equal; `scratch` (same memory as a second half of keys) holds the values.
-    """
+
+@cold
+def sort_by_digits(indices, values, room):
+    """A radix sort of index and value together, by those bytes of the indices in which they differ."""
     count = len(indices)
+    here, there = room[:count], room[count : 2 * count]
+    raw = values.view(np.uint32)
+    differing = np.uint64(0)
     for i in range(count):
-        keys[i] = (np.uint64(indices[i]) << np.uint64(32)) | np.uint64(i)
-        scratch[i] = values[i]
-    for start in range(count // 2 - 1, -1, -1):
-        sift(keys, start, count)
-    for stop in range(count - 1, 0, -1):
-        keys[0], keys[stop] = keys[stop], keys[0]
-        sift(keys, 0, stop)
+        here[i] = (np.uint64(indices[i]) << HALF) | np.uint64(raw[i])
+        differing |= here[i] ^ here[0]
+    places = np.empty(256, np.int64)
+    for shift in range(32, 64, 8):
+        if (differing >> np.uint64(shift)) & BYTE == ZERO:
+            continue
+        places[:] = 0
+        for i in range(count):
+            places[(here[i] >> np.uint64(shift)) & BYTE] += 1
+        place = 0
+        for digit in range(256):
+            place += places[digit]
+            places[digit] = place - places[digit]
+        for i in range(count):
+            digit = (here[i] >> np.uint64(shift)) & BYTE
+            there[places[digit]] = here[i]
+            places[digit] += 1
+        here, there = there, here
     kept = -1
     for i in range(count):
-        index = np.uint32(keys[i] >> np.uint64(32))
-        value = scratch[keys[i] & np.uint64(0xFFFFFFFF)]
+        index = np.uint32(here[i] >> HALF)
+        raw[i] = np.uint32(here[i] & LOW)
         if kept >= 0 and indices[kept] == index:
-            values[kept] += value
+            values[kept] += values[i]
         else:
             kept += 1
-            indices[kept] = index
-            values[kept] = value
+            indices[kept], values[kept] = index, values[i]
     return kept + 1

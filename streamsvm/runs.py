@@ -171,9 +171,10 @@ class Run(ABC):
 
     def refuse_other_features(self, model: Model) -> None:
         """ModelError if the model to begin with has its features made in another way."""
-        if model.recipe != self.feed.recipe():
+        recipe = {key: value for key, value in model.recipe.items() if key != "names"}
+        if recipe != self.feed.recipe():
             raise ModelError(
-                f"the initial model has features {model.recipe}, this run has {self.feed.recipe()}; they must agree"
+                f"the initial model has features {recipe}, this run has {self.feed.recipe()}; they must agree"
             )
 
     def _resumed(self) -> bool:

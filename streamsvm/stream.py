@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.features.names import Named, Names
 from streamsvm.io import libsvm
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.source import Origin, Position, Source
@@ -45,6 +46,7 @@ class Features(NamedTuple):
     recipe: dict[str, Any] = {}  # how they are made, as a model keeps it
     width: int = 0  # the number of weights they need; 0 if that grows with the data
     dense: int | None = None  # of which so many come first that are numbers; None if all are
+    names: tuple[str, ...] = ()  # of the features that come first, where they are columns of a table
     label_classes: list[str] | None = None  # of labels that are texts: rows have their places in this list
 
 
@@ -111,6 +113,7 @@ class Stream:
         self.reading = reading
         self.features = features
         self.tally = Tally()
+        self.names = Names() if getattr(dialect, "spelled", False) else None  # of hashed features, if they are wanted
         self.kept: list[list[str]] = []  # of the last batch: the columns that the dialect keeps, as texts
 
     @property
@@ -124,6 +127,12 @@ class Stream:
         """One pass; `seed` is that of the shuffle buffer."""
         buffer = self.shuffle_buffer(seed)
         return self.in_order() if buffer is None else buffer.shuffled(self.in_order())
+
+    def named(self) -> Named | None:
+        """The names that were collected, by index."""
+        if self.names is None:
+            return None
+        return self.names.named(self.features.dense or 0, (1 << self.features.recipe["hash_bits"]) - 1)
 
     def shuffle_buffer(self, seed: int) -> ShuffleBuffer | None:
         """The buffer that the rows of a pass go through, if there is one."""
@@ -147,6 +156,8 @@ class Stream:
         with closing(ordered(produce, work, reader.tokens, self.reading.workers)) as pieces:
             for piece, parsed in pieces:
                 batch, error = self._account(reader, piece, parsed)
+                if self.names is not None:
+                    reader.note_names(piece, self.names)
                 self.kept = [column[: batch.rows] for column in parsed.kept or ()]
                 self.tally.whole = error is None
                 if self.sample is not None:

@@ -1,14 +1,17 @@
 """Tables as streams read them: which format, which recipe, and how cells become batches."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Batch, Bytes
-from streamsvm.cells import SPANS, TEXT, Cells, Want
+from streamsvm.cells import NUMBER, SPANS, TEXT, Cells, Want
 from streamsvm.errors import DataError
 from streamsvm.features.assembly import Assembly, Rows
+from streamsvm.features.names import Names, TableNames
 from streamsvm.features.recipe import Recipe
+from streamsvm.hashing import MISSING
 from streamsvm.io.parsed import Fault, Parsed
 
 
@@ -34,7 +37,13 @@ class TableDialect(NamedTuple):
     spelled: bool = False  # whether names are collected
 
     def fingerprint(self) -> dict[str, Any]:
-        return {"format": self.format, "features": self.recipe.as_json(), "csv": list(self.csv), "absent": self.absent, "limit": self.limit}
+        return {
+            "format": self.format,
+            "features": self.recipe.as_json(),
+            "csv": list(self.csv),
+            "absent": self.absent,
+            "limit": self.limit,
+        }
 
 
 class Room:
@@ -51,6 +60,7 @@ class TableRows:
     def __init__(self, dialect: TableDialect) -> None:
         self.dialect = dialect
         self.assembly = Assembly(dialect.recipe, labelled=dialect.labelled, limit=dialect.limit)
+        self._names = TableNames(self.assembly)
         self.kept = range(len(self.assembly.wants), len(self.assembly.wants) + len(dialect.keep))
         self.wants = (*self.assembly.wants, *(Want(name, TEXT) for name in dialect.keep))
 
@@ -66,10 +76,18 @@ class TableRows:
     def room(self) -> Room:
         return Room(self.wants, self.dialect.spelled)
 
-    def finish(self, room: Room, lines: int, faults: list[Fault], skip: int) -> Parsed:
-        """The rows of cells that are filled, and all that is wrong, in the order of the lines."""
+    def note_names(self, room: Room, names: Names) -> None:
+        self._names.see(room.cells, names)
+
+    def finish(
+        self, room: Room, lines: int, faults: list[Fault], skip: int, wrong: Sequence[tuple[int, str]] = ()
+    ) -> Parsed:
+        """The rows of cells that are filled, and all that is wrong, in the order of the lines.
+
+        Faults are of rows that have no cells; `wrong` names rows that have some.
+        """
         cells = room.cells
-        batch, row_faults = self.assembly.batch(cells, room.rows)
+        batch, row_faults = self.assembly.batch(cells, room.rows, wrong)
         if row_faults:
             bad = np.array(sorted(fault.row for fault in row_faults))
             faults = [f._replace(row=f.row - int(np.searchsorted(bad, f.row))) for f in faults]
@@ -105,10 +123,13 @@ def clear(cells: Cells, places: list[int], rows: int) -> None:
         if cells.kinds[place] in SPANS:
             cells.starts[slot, :rows] = 0
             cells.lengths[slot, :rows] = 0
-        elif cells.kinds[place] == 1:
+        elif cells.kinds[place] == NUMBER:
             cells.numbers[slot, :rows] = np.nan
         else:
-            cells.words[slot, :rows] = 0
+            cells.words[slot, :rows] = MISSING
+            if cells.spelled_slots[place] >= 0:
+                cells.starts[cells.spelled_slots[place], :rows] = 0
+                cells.lengths[cells.spelled_slots[place], :rows] = 0
 
 
 def refuse_absent(names: list[str], there: list[str], optional: frozenset[str]) -> None:

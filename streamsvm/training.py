@@ -24,6 +24,7 @@ from streamsvm.reading import make_source, test_stream, training_passes, trainin
 from streamsvm.runs import OnlineRun, make_problem
 from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, loss_pass
+from streamsvm.stream import Stream
 
 
 class Outcome(NamedTuple):
@@ -55,7 +56,7 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
         kind = Fitting if whole_data(settings) else _Training
         run = kind(settings, passes, checkpoints, listener, started)
         run.learn()
-    return finish(settings, run.model(), run.result())
+    return finish(settings, run.model(), run.result(), passes.stream)
 
 
 def chosen_solver(settings: Settings, listener: Listener) -> Settings:
@@ -90,8 +91,9 @@ def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterat
         yield passes, checkpoints
 
 
-def finish(settings: Settings, model: Model, result: dict[str, Any]) -> Outcome:
-    """Save the model, and evaluate it on the test data."""
+def finish(settings: Settings, model: Model, result: dict[str, Any], stream: Stream) -> Outcome:
+    """Save the model, with the names of its features if they were wanted, and evaluate it on the test data."""
+    model.named = stream.named()
     if settings.output.model:
         model.save(expand(settings.output.model))
         result["model"] = settings.output.model

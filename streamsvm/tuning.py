@@ -69,7 +69,7 @@ def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
     with checkpointed(settings, "tune", listener) as (passes, checkpoints):
         run = _Tuning(settings, candidates, passes, checkpoints, listener, time.perf_counter())
         run.learn()
-    return finish(*run.outcome())
+    return finish(*run.outcome(), passes.stream)
 
 
 def candidates_of(settings: Settings) -> list[Candidate]:

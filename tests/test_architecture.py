@@ -58,21 +58,23 @@ ROOMS = {
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
+    "io/names_file": {"errors", "io/files"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"pool"},
     "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "shuffle"},
     "features": SMALL | {"cells", "hashing", "rows"},
     "tables": SMALL | {"cells", "features", "io"},
-    "readers": SMALL | {"cells", "io", "pool", "tables"},
+    "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
     "shuffle": SMALL,
     "weighting": SMALL,
-    "stream": SMALL | {"io", "pool", "readers", "shuffle"},
+    "stream": SMALL | {"features", "io", "pool", "readers", "shuffle"},
     "cache_place": {"errors", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "pool", "readers", "shuffle", "stream"},
-    "model": SMALL | {"io", "io/files", "io/generations", "io/tensors", "classes"},
+    "model": SMALL | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
     "evaluate": SMALL | {"model", "losses"},
+    "weight_names": SMALL | {"features", "io/names_file", "model"},
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "shuffle", "solvers"},
     "first_rows": SMALL,
@@ -88,13 +90,13 @@ ROOMS = {
     | SMALL
     | TERMS,
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
-    | {"progress", "reading", "runs", "solvers", "version"}
+    | {"progress", "reading", "runs", "solvers", "stream", "version"}
     | SMALL
     | TERMS,
     "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "solvers", "training"}
     | SMALL,
     "cli": {"checkpoint", "classes", "config", "evaluate", "interrupts", "io", "io/cache", "io/files", "io/generations"}
-    | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version"}
+    | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | SMALL,
     "": {"config", "model", "stream", "training", "tuning"},  # the public names
 }

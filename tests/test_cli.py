@@ -284,7 +284,7 @@ def test_sorted_data_is_noticed(run):
         (["train", "good.svm", "-o", "/proc/nope/m.st"], 3, ["cannot write"]),
         (["train", "good.svm", "--init", "bad.svm"], 5, ["bad.svm"]),
         (["train", "explode.svm", "--eta0", "1e30"], 4, ["diverged in pass 1 at row", "step size 1e+30"]),
-        (["train", "table.parquet"], 3, ["table.parquet: this is a Parquet file"]),
+        (["train", "table.parquet"], 3, ["table.parquet: cannot read this Parquet file"]),
         (["train", "reference://x"], 3, ["not supported"]),
         (["train", "simplecache::s3://b/x"], 3, ["not supported"]),
         (["train", "-", "-"], 2, ["standard input"]),

@@ -10,6 +10,7 @@ import typer
 
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
+from streamsvm.cli.convert import EPILOG, convert
 from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_from, with_flags
 from streamsvm.errors import ConfigError, ModelError
 
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.add_typer(config_app, name="config")
+app.command(epilog=EPILOG)(convert)
 
 
 def _version(wanted: bool) -> None:

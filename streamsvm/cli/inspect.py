@@ -32,7 +32,7 @@ def describe(file: str, top: int, note: Callable[[str], None] = print) -> dict[s
     from streamsvm.model import MODEL, model_of
 
     content, shown = read_newest(file, (MODEL, CHECKPOINT), note)
-    model = _describe_model(model_of(content, shown), top)
+    model = _describe_model(model_of(content, shown), top, file, note)
     return _describe_checkpoint(content, shown) | {"model": model} if content.kind == CHECKPOINT else model
 
 
@@ -80,8 +80,11 @@ def _describe_checkpoint(content: "Content", shown: str) -> dict[str, Any]:
         raise ModelError(f"{shown}: damaged checkpoint ({error})") from error
 
 
-def _describe_model(model: "Model", top: int) -> dict[str, Any]:
+def _describe_model(model: "Model", top: int, url: str, note: Callable[[str], None]) -> dict[str, Any]:
+    from streamsvm.weight_names import weight_names
+
     largest = np.argsort(-np.abs(model.weights), kind="stable")[:top]
+    called = weight_names(model, url, note)
     return {
         "kind": "model",
         "classes": model.classes,
@@ -95,7 +98,12 @@ def _describe_model(model: "Model", top: int) -> dict[str, Any]:
         "provenance": model.provenance,
         "online": model.online,
         "config": model.config,
-        "top": [{"index": int(j), "weight": float(model.weights[j])} for j in largest if model.weights[j] != 0],
+        "names": called.figures(model.weights) if called.names else None,
+        "top": [
+            {"index": int(j), "name": called.of(int(j)), "weight": called.sign(int(j)) * float(model.weights[j])}
+            for j in largest
+            if model.weights[j] != 0
+        ],
     }
 
 
@@ -161,7 +169,20 @@ def render(found: dict[str, Any]) -> str:
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")
+    if found["names"]:
+        lines.append(f"names    {_names_text(found['names'])}")
     if found["top"]:
-        lines += ["", f"{'index':>12} {'weight':>14}"]
-        lines += [f"{entry['index']:>12} {entry['weight']:>14.6g}" for entry in found["top"]]
+        title = "  name" if found["names"] else ""
+        lines += ["", f"{'index':>12} {'weight':>14}{title}"]
+        for entry in found["top"]:
+            name = f"  {entry['name'] or '?'}" if title else ""
+            lines.append(f"{entry['index']:>12} {entry['weight']:>14.6g}{name}")
     return "\n".join(lines)
+
+
+def _names_text(names: dict[str, Any]) -> str:
+    """How much of the model can be named, and how many features share a weight."""
+    text = f"{names['names']:,} names cover {100 * names['share_of_weight']:.1f} % of the weight"
+    if not names["collisions"]:
+        return f"{text}; no two features share one"
+    return f"{text}; {names['names_in_collisions']:,} of them share {names['collisions']:,} weights (collisions)"

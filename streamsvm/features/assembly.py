@@ -6,25 +6,27 @@ All table formats end here, in training and afterwards, so a value means the sam
 that only have numbers and categories take a short way (`assemble_plain`); texts, lists and interactions the long one.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Batch, Bytes, Float32s, Int64s, Uint32s
-from streamsvm.cells import NUMBER, WORD, Cells, Want
+from streamsvm.cells import NUMBER, WORD, Cells, Int32s, Want
 from streamsvm.features.recipe import DENSE, Recipe
 from streamsvm.features.tokens import tokenise
 from streamsvm.hashing import MISSING, cross, sign_of, word_from
-from streamsvm.jit import cold, inlined, kernel, quick
-from streamsvm.rows import merge_row
+from streamsvm.jit import inlined, kernel, quick
+from streamsvm.rows import sort_row
 
 LARGEST_LABEL = 2.0**24
+TOO_LARGE = "the number does not fit in single precision (largest is 3.4e38)"
 LONGEST_ROW = 1 << 24
 TILE = 64  # rows that are turned from columns into rows at a time
-SHORT = 64  # rows up to this length are sorted by comparing each feature with each, which takes no branches
 
 # Where the features of a column are found, for the long way.
 ONE_NUMBER, ONE_WORD, MANY_NUMBERS, MANY_WORDS, MANY_PAIRS = range(5)
+OVERFLOWN = 2  # in `bad`
 
 
 class RowFault(NamedTuple):
@@ -78,8 +80,8 @@ class Assembly:
         plain = ("number", "log1p", "bucket", "word")
         self._plain = not recipe.interactions and all(column.kind in plain for column in recipe.columns)
         self._numbers = [place for place, want in enumerate(wants[: len(recipe.columns)]) if want.kind == NUMBER]
-        self._edges = [np.array(column.edges, np.float32) for column in recipe.columns]
-        self._bucket_words = [
+        self.edges = [np.array(column.edges, np.float32) for column in recipe.columns]
+        self.bucket_words = [
             np.array([word_from(str(b), want.seed) for b in range(len(column.edges) + 1)], np.uint32)
             for column, want in zip(recipe.columns, wants, strict=False)
         ]
@@ -93,19 +95,27 @@ class Assembly:
             return len(wants) - 1
         return None
 
-    def batch(self, cells: Cells, out: Rows) -> tuple[Batch, list[RowFault]]:
-        """The good rows of the cells, and what is wrong with the others."""
+    def batch(self, cells: Cells, out: Rows, wrong: Sequence[tuple[int, str]] = ()) -> tuple[Batch, list[RowFault]]:
+        """The good rows of the cells, and what is wrong with the others; `wrong` is known already."""
         rows = cells.rows
         out.reserve(rows, 0)
         bad = out.bad[:rows]
         bad[:] = 0
-        faults = self._labels(cells, out, bad) + self._weights(cells, out, bad)
+        faults = self._known(wrong, bad) + self._labels(cells, out, bad) + self._weights(cells, out, bad)
         bucketed = self._transform(cells, bad, faults)
+        self._check_lists(cells, bad, faults)
         if self.recipe.as_written:
             return self._as_written(cells, out, bad, faults)
         if self._plain:
             return self._short_way(cells, out, bad, bucketed, faults)
         return self._long_way(cells, out, bad, bucketed, faults)
+
+    @staticmethod
+    def _known(wrong: Sequence[tuple[int, str]], bad: Bytes) -> list[RowFault]:
+        """The first fault of each row."""
+        faults = [RowFault(row, message) for row, message in reversed(dict(reversed(wrong)).items())]
+        bad[[fault.row for fault in faults]] = 1
+        return faults
 
     # Labels and weights.
 
@@ -115,6 +125,7 @@ class Assembly:
             labels[:] = np.nan
             return []
         name = self.recipe.label
+        already = bad.copy()
         if self.recipe.label_classes is not None:
             unknown = encode_words(cells.word(self.label), self._class_words, labels, bad, self.labelled)
             known = ", ".join(self.recipe.label_classes[:5])
@@ -122,7 +133,7 @@ class Assembly:
         else:
             unknown = check_labels(cells.number(self.label), labels, bad, LARGEST_LABEL, self.labelled)
             message = f"column {name}: the row has no label, or one beyond 2^24"
-        return self._faulty(bad, message) if unknown else []
+        return self._faulty(bad & ~already, message) if unknown else []
 
     def _weights(self, cells: Cells, out: Rows, bad: Bytes) -> list[RowFault]:
         weights = out.weights[: cells.rows]
@@ -151,7 +162,7 @@ class Assembly:
         for place, column in enumerate(self.recipe.columns):
             if column.kind == "bucket":
                 found[place] = np.empty(cells.rows, np.uint32)
-                bucket_words(cells.number(place), self._edges[place], self._bucket_words[place], found[place])
+                bucket_words(cells.number(place), self.edges[place], self.bucket_words[place], found[place])
         return found
 
     def _infinite(self, cells: Cells, bad: Bytes) -> list[RowFault]:
@@ -161,9 +172,33 @@ class Assembly:
             wrong = np.isinf(cells.number(place)) & (bad == 0)
             bad[wrong] = 1
             name = self.recipe.columns[place].name
-            message = f"column {name}: the number does not fit in single precision (largest is 3.4e38)"
-            faults += self._faulty(wrong.view(np.uint8), message)
+            faults += self._faulty(wrong.view(np.uint8), f"column {name}: {TOO_LARGE}")
         return faults
+
+    def _check_lists(self, cells: Cells, bad: Bytes, faults: list[RowFault]) -> None:
+        """Lists of numbers must be as long as they should, and have finite numbers."""
+        for place, column in enumerate(self.recipe.columns):
+            if column.kind == "vector":
+                lengths = np.full(cells.rows, column.width, np.int32)
+                what = f"column {column.name}: the list has not {column.width} numbers"
+                self._check_list(cells, place, lengths, True, bad, faults, what)
+            elif column.values is not None:
+                lengths = cells.spans(place)[1]
+                what = f"column {column.values}: the list has not as many numbers as {column.name}"
+                self._check_list(cells, self._values_of[place], lengths, False, bad, faults, what)
+
+    def _check_list(
+        self, cells: Cells, place: int, expected: Int32s, may_lack: bool, bad: Bytes, faults: list[RowFault], what: str
+    ) -> None:
+        starts, lengths, data = cells.spans(place)
+        wrong = np.zeros(cells.rows, np.uint8)
+        if check_spans(starts, lengths, data, expected, may_lack, wrong):
+            wrong[bad != 0] = 0
+            bad[wrong != 0] = 1
+            name = cells.wants[place].name
+            messages = (what, f"column {name}: an item of the list is missing", f"column {name}: {TOO_LARGE}")
+            for code, message in enumerate(messages, 1):
+                faults += self._faulty((wrong == code).view(np.uint8), message)
 
     # The short way: numbers, categories, buckets.
 
@@ -201,16 +236,15 @@ class Assembly:
         crossed = np.full((len(self._crossed), 3), -1, np.int64)
         for k, group in enumerate(self._crossed):
             crossed[k, : len(group)] = group
-        total, longest, worst = count_features(counts, crossed, bad)
-        if longest > LONGEST_ROW:
-            message = f"the row has {longest} features with its interactions, more than {LONGEST_ROW}"
-            return _batch(out, 0), [*faults, RowFault(int(worst), message)]
+        already = bad.copy()
+        total, longest = count_features(counts, crossed, bad, LONGEST_ROW)
+        faults += self._faulty(bad & ~already, f"the row has more than {LONGEST_ROW} features with its interactions")
         out.reserve(cells.rows, total + 1, longest)
         rows = assemble_all(
             cells.rows, bad, kinds, starts, counts, firsts, words, values, np.array(self._firsts), crossed,
             self.recipe.dense, self._mask, out.keys, out.indptr, out.indices, out.values, out.labels, out.weights,
         )  # fmt: skip
-        return _batch(out, rows), faults
+        return _batch(out, rows), faults + self._overflown(bad)
 
     def _space(self, cells: Cells, place: int, bucketed: dict[int, Uint32s]) -> "_Space":
         column, want, rows = self.recipe.columns[place], cells.wants[place], cells.rows
@@ -262,7 +296,12 @@ class Assembly:
             cells.rows, bad, starts, lengths, data, values, mask, out.keys, out.indptr, out.indices, out.values,
             out.labels, out.weights,
         )  # fmt: skip
-        return _batch(out, rows), faults
+        return _batch(out, rows), faults + self._overflown(bad)
+
+    def _overflown(self, bad: Bytes) -> list[RowFault]:
+        """Rows that the kernel left out because of what features have become together."""
+        message = "a sum or product of features does not fit in single precision (largest is 3.4e38)"
+        return self._faulty((bad == OVERFLOWN).view(np.uint8), message)
 
 
 class _Space(NamedTuple):
@@ -395,6 +434,29 @@ def hash_indices(data, seed, out):
         out[k] = cross(seed, data[k])
 
 
+@kernel
+def check_spans(starts, lengths, data, widths, may_lack, wrong):
+    """What is wrong with lists of numbers: 1 their length, 2 a missing item, 3 one too large; whether any is."""
+    faulty = False
+    for i in range(len(starts)):
+        code = 0
+        largest = np.float32(0.0)
+        missing = False
+        for k in range(starts[i], starts[i] + lengths[i]):
+            size = abs(data[k])
+            largest = size if size > largest else largest
+            missing |= size != size
+        if lengths[i] != widths[i] and not (may_lack and lengths[i] == 0):
+            code = 1
+        elif missing:
+            code = 2
+        elif largest == np.inf:
+            code = 3
+        wrong[i] = code
+        faulty |= code != 0
+    return faulty
+
+
 @quick
 def rows_beyond(starts, lengths, data, limit, bad):
     """Rows with an index of at least `limit`, which are bad."""
@@ -411,47 +473,6 @@ def align_values(starts, counts, other_starts, values, out):
     for i in range(len(starts)):
         for k in range(counts[i]):
             out[starts[i] + k] = values[other_starts[i] + k]
-
-
-@inlined
-def sort_short(keys, parts, ranks, count, indices, values, first):
-    """Write up to SHORT features from `first` on in the order of their indices, twins added up; returns how many.
-
-    The rank of a feature is the number of smaller indices. Twins have the same rank, which the sum of all ranks tells.
-    """
-    for j in range(count):
-        ranks[j] = 0
-    for j in range(count):
-        key = keys[j]
-        for k in range(count):
-            ranks[k] += np.int32(key < keys[k])
-    total = 0
-    for j in range(count):
-        total += ranks[j]
-        indices[first + ranks[j]] = keys[j]
-        values[first + ranks[j]] = parts[j]
-    if total == count * (count - 1) // 2:
-        return count
-    return merge_short(keys, parts, ranks, count, indices, values, first)
-
-
-@cold
-def merge_short(keys, parts, ranks, count, indices, values, first):
-    """What `sort_short` does, where there are twins: they are added up in the order in which they came."""
-    kept = 0
-    for rank in range(count):
-        found = False
-        for j in range(count):
-            if ranks[j] != rank:
-                continue
-            if found:
-                values[first + kept - 1] += parts[j]
-                continue
-            indices[first + kept] = keys[j]
-            values[first + kept] = parts[j]
-            found = True
-            kept += 1
-    return kept
 
 
 @kernel
@@ -479,8 +500,6 @@ def assemble_plain(
     feature = np.int64(0)
     kept = 0
     bits = np.uint32(mask)
-    short, parts, ranks = np.empty(SHORT, np.uint32), np.empty(SHORT, np.float32), np.empty(SHORT, np.int32)
-    few = len(word_slots) <= SHORT
     for i in range(rows):
         if faulty and bad[i]:
             continue
@@ -489,22 +508,13 @@ def assemble_plain(
             indices[feature] = j
             values[feature] = value
             feature += (value == value) & (value != np.float32(0.0))
-        if few:
-            count = 0
-            for j in range(len(word_slots)):
-                word = words[word_slots[j], i]
-                short[count] = np.uint32(first) + (word & bits)
-                parts[count] = sign_of(word)
-                count += word != MISSING
-            feature += sort_short(short, parts, ranks, count, indices, values, feature)
-        else:
-            begun = feature
-            for j in range(len(word_slots)):
-                word = words[word_slots[j], i]
-                indices[feature] = np.uint32(first) + (word & bits)
-                values[feature] = sign_of(word)
-                feature += word != MISSING
-            feature = begun + sort_row(indices, values, begun, feature, keys, short, parts, ranks)
+        begun = feature
+        for j in range(len(word_slots)):
+            word = words[word_slots[j], i]
+            indices[feature] = np.uint32(first) + (word & bits)
+            values[feature] = sign_of(word)
+            feature += word != MISSING
+        feature = begun + sort_row(indices[begun:feature], values[begun:feature], keys)
         labels[kept], weights[kept] = labels[i], weights[i]
         kept += 1
         indptr[kept] = feature
@@ -512,11 +522,12 @@ def assemble_plain(
 
 
 @kernel
-def count_features(counts, crossed, bad):
-    """An upper bound of all features, that of the longest row, and which row that is."""
+def count_features(counts, crossed, bad, limit):
+    """An upper bound of the features of all good rows, and that of the longest; rows beyond the limit are bad."""
     total = longest = np.int64(0)
-    worst = 0
     for i in range(len(bad)):
+        if bad[i]:
+            continue
         row = np.int64(0)
         for j in range(len(counts)):
             row += counts[j, i]
@@ -525,10 +536,12 @@ def count_features(counts, crossed, bad):
             if crossed[k, 2] >= 0:
                 product = min(product, 1 << 31) * counts[crossed[k, 2], i]
             row += product
+        if row > limit:
+            bad[i] = 1
+            continue
         total += row
-        if row > longest:
-            longest, worst = row, i
-    return total, longest, worst
+        longest = max(longest, row)
+    return total, longest
 
 
 @kernel
@@ -540,7 +553,6 @@ def assemble_all(
     feature = np.int64(0)
     kept = 0
     bits = np.uint32(mask)
-    short, parts, ranks = np.empty(SHORT, np.uint32), np.empty(SHORT, np.float32), np.empty(SHORT, np.int32)
     for i in range(rows):
         if bad[i]:
             continue
@@ -581,7 +593,11 @@ def assemble_all(
                             indices[feature] = np.uint32(base) + (every & bits)
                             values[feature] = whole * sign_of(every)
                             feature += 1
-        feature = begun + sort_row(indices, values, begun, feature, keys, short, parts, ranks)
+        feature = begun + sort_row(indices[begun:feature], values[begun:feature], keys)
+        if infinite_row(values, begun, feature):
+            bad[i] = OVERFLOWN
+            feature = begun
+            continue
         labels[kept], weights[kept] = labels[i], weights[i]
         kept += 1
         indptr[kept] = feature
@@ -599,21 +615,13 @@ def element(kinds, firsts, starts, words, values_in, j, i, k):
 
 
 @inlined
-def sort_row(indices, values, begun, end, keys, short, parts, ranks):
-    """Bring a row's features into order and add up twins; returns how many are left."""
-    rising = True
-    for k in range(begun + 1, end):
-        rising &= indices[k] > indices[k - 1]
-    count = end - begun
-    if rising:
-        return count
-    if count <= SHORT:
-        for k in range(count):
-            short[k] = indices[begun + k]
-            parts[k] = values[begun + k]
-        return sort_short(short, parts, ranks, count, indices, values, begun)
-    scratch = keys[count : 2 * count].view(np.float32)
-    return merge_row(indices[begun:end], values[begun:end], keys, scratch)
+def infinite_row(values, begun, end):
+    """Whether a row has a number that is too large."""
+    largest = np.float32(0.0)
+    for k in range(begun, end):
+        size = abs(values[k])
+        largest = size if size > largest else largest
+    return largest == np.inf
 
 
 @kernel
@@ -622,7 +630,6 @@ def assemble_sparse(rows, bad, starts, lengths, data, values_in, mask, keys, ind
     feature = np.int64(0)
     kept = 0
     bits = np.uint32(mask)
-    short, parts, ranks = np.empty(SHORT, np.uint32), np.empty(SHORT, np.float32), np.empty(SHORT, np.int32)
     for i in range(rows):
         if bad[i]:
             continue
@@ -632,7 +639,11 @@ def assemble_sparse(rows, bad, starts, lengths, data, values_in, mask, keys, ind
                 indices[feature] = data[k] & bits
                 values[feature] = values_in[k]
                 feature += 1
-        feature = begun + sort_row(indices, values, begun, feature, keys, short, parts, ranks)
+        feature = begun + sort_row(indices[begun:feature], values[begun:feature], keys)
+        if infinite_row(values, begun, feature):
+            bad[i] = OVERFLOWN
+            feature = begun
+            continue
         labels[kept], weights[kept] = labels[i], weights[i]
         kept += 1
         indptr[kept] = feature

@@ -9,9 +9,10 @@ import datetime
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from streamsvm.cells import number_text
 from streamsvm.errors import ConfigError
 from streamsvm.features.recipe import Column, Recipe
 
@@ -65,10 +66,30 @@ def look_at(values: Iterable[Any]) -> Seen:
         return Seen("nothing")
     if any(isinstance(value, (list, tuple)) for value in there):
         return _look_at_lists([value for value in there if isinstance(value, (list, tuple))], len(kinds) > 1)
-    texts = {value if isinstance(value, str) else str(value) for value in there}
+    texts = {_spelled(value) for value in there}
     kind = _together(kinds)
     classes = tuple(sorted(texts)) if kind == "text" and len(texts) <= MOST_CLASSES else ()
     return Seen(kind, len(there), len(texts), classes=classes)
+
+
+def look_at_texts(texts: Iterable[str], missing: Collection[str] = ()) -> Seen:
+    """Judge a column of a file of text: numbers, if all are that are not missing; else texts as they are written.
+
+    >>> look_at_texts(["1", "", " 2", "NA"], {"NA"}).kind, look_at_texts(["DE", "NA", "07"], {"NA"}).classes
+    ('whole', ('07', 'DE', 'NA'))
+    """
+    texts = list(texts)
+    numbers = look_at(number_of_text(text) for text in texts if text.strip() not in missing)
+    return numbers if numbers.kind in _NUMERIC else look_at(texts)
+
+
+def _spelled(value: Any) -> str:
+    """The text of a value, were it a category."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return number_text(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _kind(value: Any) -> str:
@@ -113,11 +134,12 @@ def number_of_text(text: str) -> Any:
     >>> number_of_text("7"), number_of_text("7.5"), number_of_text("7a"), number_of_text("")
     (7, 7.5, '7a', None)
     """
-    if not text:
+    number = text.strip()
+    if not number:
         return None
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    return float(text) if _NUMBER.fullmatch(text) else text
+    if _WHOLE.fullmatch(number) and len(number) < 1000:  # Python refuses to read many more digits
+        return int(number)
+    return float(number) if _NUMBER.fullmatch(number) else text
 
 
 def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], first: str | None = None) -> Recipe:
@@ -126,9 +148,11 @@ def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], 
     weight = _known(wishes.weight, seen, "data.weight") if wishes.weight else _sparse_weight(seen)
     columns = []
     for name, what in seen.items():
-        if name not in (label, weight):
+        if name not in (label, weight, ""):
             columns += _column(name, what, _wish(name, wishes), wishes, seen, note)
     _refuse_unknown(seen, wishes)
+    if "" in seen and "" not in (label, weight):
+        note("warning: a column without a name is left out; if it is a feature, give it one")
     if not columns:
         raise ConfigError("no column is left to learn from: see features.ignore, and data.label")
     recipe = Recipe(
@@ -245,7 +269,8 @@ def _column(
     if wish == "log1p":
         return [Column(name, "log1p")]
     if wish == "bucketize":
-        edges = next(edges for given, edges in wishes.bucketize.items() if fnmatch.fnmatchcase(name, given))
+        patterns = (edges for given, edges in wishes.bucketize.items() if fnmatch.fnmatchcase(name, given))
+        edges = wishes.bucketize[name] if name in wishes.bucketize else next(patterns)
         return [Column(name, "bucket", edges=tuple(edges))]
     if wish == "text":
         return [Column(name, "text")]

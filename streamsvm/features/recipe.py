@@ -108,6 +108,23 @@ class Recipe:
         """The words of the classes of a label that is a text."""
         return [word_from(name, 0) for name in self.label_classes or ()]
 
+    def _check(self) -> None:
+        """ValueError if kernels could not work by it."""
+        names = {column.name for column in self.columns}
+        for column in self.columns:
+            if not isinstance(column.name, str) or not 0 < column.width < 1 << 31:
+                raise ValueError(f"column {column.name!r} is wrong")
+            if list(column.edges) != sorted(float(edge) for edge in column.edges):
+                raise ValueError(f"column {column.name}: the edges do not rise")
+        if len(names) != len(self.columns) or not names:
+            raise ValueError("no columns, or two of one name")
+        if any(not 2 <= len(group) <= 3 or not names.issuperset(group) for group in self.interactions):
+            raise ValueError("an interaction of unknown columns")
+        if not (self.hash_bits is None and not self.hashed) and not 1 <= (self.hash_bits or 0) <= 31:
+            raise ValueError("hash_bits is not from 1 to 31")
+        if not 1 <= self.ngrams <= 3:
+            raise ValueError("ngrams is not from 1 to 3")
+
     # In the model.
 
     def as_json(self) -> dict[str, Any]:
@@ -128,11 +145,13 @@ class Recipe:
                 raise ValueError("a column of unknown kind")
             classes = stored.pop("label_classes")
             interactions = tuple(tuple(names) for names in stored.pop("interactions"))
-            return cls(
+            recipe = cls(
                 tuple(columns),
                 label_classes=tuple(classes) if classes is not None else None,
                 interactions=interactions,
                 **stored,
             )
+            recipe._check()
+            return recipe
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"the model's features cannot be understood by this version ({error})") from error

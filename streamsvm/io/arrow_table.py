@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from streamsvm.errors import SourceError
-from streamsvm.io.parquet import TablePiece, opened
+from streamsvm.io.parquet import GROWTH, TablePiece, fitting_rows, opened, refuse_twins
 from streamsvm.io.parts import Part, open_part
 from streamsvm.io.urls import is_local, reason
 
@@ -16,16 +16,24 @@ def arrow_schema(part: Part) -> pa.Schema:
     return _readers(part)[0]
 
 
-def arrow_pieces(part: Part, columns: list[str], rows: int, start: int = 0) -> Iterator[TablePiece]:
-    """The rows of a file from row `start` on, those of large record batches in several pieces."""
+def arrow_pieces(
+    part: Part, columns: list[str], rows: int, start: int = 0, room: int = 1 << 62
+) -> Iterator[TablePiece]:
+    """The rows of a file from row `start` on, those of large record batches in several pieces.
+
+    A piece has up to `rows` rows, and fewer where they would take more than `room` bytes on their way.
+    """
     schema, records = _readers(part)
+    refuse_twins([field.name for field in schema], columns, part)
     kept = [field.name for field in schema if any(c == field.name or c.startswith(f"{field.name}.") for c in columns)]
     first = number = 0
     try:
         for number, record in enumerate(records):
+            record.validate()
             cost = record.nbytes / max(record.num_rows, 1)
-            for at in range(max(0, start - first), record.num_rows, rows):
-                piece = record.slice(at, rows).select(kept)
+            most = fitting_rows(rows, GROWTH * record.select(kept).nbytes / max(record.num_rows, 1), room)
+            for at in range(max(0, start - first), record.num_rows, most):
+                piece = record.slice(at, most).select(kept)
                 yield TablePiece(piece, first + at, number, int(cost * piece.num_rows))
             first += record.num_rows
     except (pa.ArrowException, OSError) as error:

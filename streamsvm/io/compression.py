@@ -9,6 +9,7 @@ is before it. Where they begin is remembered, so that reading can go on near the
 """
 
 import bz2
+import gzip
 import lzma
 import sys
 import zlib
@@ -116,6 +117,21 @@ def _zstd(window: int) -> Any:
         from backports import zstd
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: max(10, min(31, window.bit_length() - 1))}
     return zstd.ZstdDecompressor(options=options)
+
+
+def compressed(out: Any, codec: str) -> Any:
+    """A file whose content is written to `out` compressed; closing it leaves `out` open."""
+    if codec == "gzip":
+        return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0)
+    if codec == "bzip2":
+        return bz2.BZ2File(out, "wb")
+    if codec == "xz":
+        return lzma.LZMAFile(out, "wb", preset=3)
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd.ZstdFile(out, "wb")
 
 
 def _decompressor(codec: str, window: int, head: bytes) -> Any:

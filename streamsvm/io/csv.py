@@ -8,8 +8,8 @@ Numbers may be missing: an empty field, or one of MISSING_WORDS. Texts are never
 that NA is a country and None a name.
 """
 
-import csv
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +29,19 @@ from streamsvm.io.decimals import (
     short_decimal,
     trailing_zeros,
 )
+from streamsvm.io.decimals import NUMBER as PLAIN
 from streamsvm.io.parsed import LINE, NUMERAL, Fault, found, quoted
 from streamsvm.jit import cold, inlined, kernel
 
 OK, FULL, BAD_NUMBER, NUMBER_RANGE, TOO_FEW, TOO_MANY, OPEN_QUOTE, AFTER_QUOTE = range(8)
 NO_QUOTE = -1
+BOM = b"\xef\xbb\xbf"
 MISSING_WORDS = (b"NA", b"N/A", b"n/a", b"NaN", b"nan", b"null", b"NULL", b"None", b"#N/A", b"-", b"?")
 _MISSING = np.array([int.from_bytes(word, "little") for word in MISSING_WORDS], np.uint64)
 ODD = 4096  # fields at a time that Python must decide
 _FIELD = re.compile(rb"[^\n]{0,240}")
+_TRUE, _FALSE = np.uint64(int.from_bytes(b"true", "little")), np.uint64(int.from_bytes(b"false", "little"))
+_LOWER = np.uint64(0x2020202020202020)
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 
@@ -59,47 +63,85 @@ class ParsedCells(NamedTuple):
 def parse(text: Bytes, start: int, stop: int, layout: Layout, cells: Cells, skip: int = 0) -> ParsedCells:
     """The rows of `text[start:stop]`, which ends in a newline and has PADDING more bytes behind it.
 
-    Up to `skip` malformed rows are left out; one more ends them. Quoted texts are unescaped in place.
+    Up to `skip` malformed rows are left out; one more ends them. Quoted texts are unescaped in place. A row that is
+    left out ends where `row_ends` says, whatever is wrong with it: that is what blocks are cut by.
     """
     cells.reserve(int(np.count_nonzero(text[start:stop] == 10)))
     cells.data = [text for _ in cells.data]
     odd = np.empty((ODD + len(layout.places), 4), np.int64)
+    fault = np.zeros(4, np.int64)  # field, position, length, newlines in quotes before it
     faults: list[Fault] = []
     row = line = 0
     while start < stop:
-        status, start, field, row, line, oddities = parse_fields(
+        status, start, row, line, oddities = parse_fields(
             text, start, stop, layout.delimiter, layout.quote, layout.places, layout.kept, cells.kinds, cells.slots,
             cells.seeds, cells.of_numbers, cells.spelled_slots, cells.numbers, cells.words, cells.starts,
-            cells.lengths, cells.lines, row, line, odd,
+            cells.lengths, cells.lines, row, line, odd, fault,
         )  # fmt: skip
         _decide(text, odd[:oddities], cells)
         if status in (FULL, OK):
             continue
-        faults.append(Fault(start, line, row, _explain(text, status, start, field, layout)))
+        faults.append(Fault(int(fault[1]), line, row, _explain(text, status, fault, layout)))
         if len(faults) > skip:
             break
-        start += len(found(LINE, text, start))
-        line += 1
+        end = _row_end(text, start, stop, layout)
+        line += int(fault[3] + np.count_nonzero(text[start:end] == 10))
+        start = end
     cells.rows = row
     return ParsedCells(line, faults)
 
 
+def _row_end(text: Bytes, start: int, stop: int, layout: Layout) -> int:
+    """Where the row ends whose rest is at `start`, inside a field: with the line, if a quote in it is never closed."""
+    size = int(row_ends(text[start:stop], stop - start, layout.delimiter, layout.quote, 1, False)[0])
+    return start + (size or len(found(LINE, text, start)))
+
+
 def first_row(text: bytes, delimiter: int, quote: int) -> tuple[list[str], int, int]:
     """The fields of the first row, and how many bytes and lines it takes with what is before it."""
-    start = 3 if text.startswith(b"\xef\xbb\xbf") else 0
-    while text[start : start + 1] in (b"\r", b"\n"):
-        start += 1
-    array = np.frombuffer(text + b"\n", np.uint8)[start:]
-    size = min(int(row_ends(array, len(array), delimiter, quote, 1)[0]), len(text) - start)
-    row = text[start : start + size].decode("utf-8", "replace").rstrip("\r\n")
-    return split_row(row, chr(delimiter), quote), start + size, text.count(b"\n", 0, start + size)
+    for fields, end in rows_of_text(text, delimiter, quote):
+        return fields, min(end, len(text)), text.count(b"\n", 0, end)
+    return [], 0, 0
+
+
+def rows_of_text(text: bytes, delimiter: int, quote: int) -> Iterator[tuple[list[str], int]]:
+    """The fields of each row, and where it ends; up to a quote that is never closed. Blank lines are no rows."""
+    text = text if text.endswith(b"\n") else text + b"\n"
+    array = np.frombuffer(text, np.uint8)
+    start = len(BOM) if text.startswith(BOM) else 0
+    while start < len(text):
+        size = int(row_ends(array[start:], len(text) - start, delimiter, quote, 1, True)[0])
+        if not size:
+            return
+        row = text[start : start + size - 1].removesuffix(b"\r").decode("utf-8", "replace")
+        start += size
+        if row:
+            yield split_row(row, chr(delimiter), quote), start
 
 
 def split_row(row: str, delimiter: str, quote: int) -> list[str]:
     """The fields of a row, without their quotes."""
-    if quote < 0:
+    mark = chr(quote) if quote >= 0 else ""
+    if not mark or mark not in row:
         return row.split(delimiter)
-    return next(csv.reader([row], delimiter=delimiter, quotechar=chr(quote)), [])
+    fields: list[str] = []
+    at = 0
+    while at <= len(row):
+        inside, at = _unquoted(row, at + 1, mark) if row.startswith(mark, at) else ("", at)
+        end = row.find(delimiter, at)
+        end = len(row) if end < 0 else end
+        fields.append(inside + row[at:end])
+        at = end + 1
+    return fields
+
+
+def _unquoted(row: str, start: int, mark: str) -> tuple[str, int]:
+    """The text in quotes, and the place after them."""
+    end = row.find(mark, start)
+    while end >= 0 and row.startswith(mark, end + 1):
+        end = row.find(mark, end + 2)
+    end = len(row) if end < 0 else end
+    return row[start:end].replace(mark * 2, mark), min(end + 1, len(row))
 
 
 def _decide(text: Bytes, odd: Int64s, cells: Cells) -> None:
@@ -115,16 +157,17 @@ def _decide(text: Bytes, odd: Int64s, cells: Cells) -> None:
             cells.words[slot, row] = word
 
 
-def _explain(text: Bytes, status: int, position: int, field: int, layout: Layout) -> str:
+def _explain(text: Bytes, status: int, fault: Int64s, layout: Layout) -> str:
     """A sentence about the row."""
     count = len(layout.names)
+    field, position, length = fault[:3].tolist()
     if status == TOO_FEW:
         return f"the row has only {field} of {count} fields"
     if status == TOO_MANY:
         return f"the row has more than {count} fields"
-    end = chr(layout.delimiter)
     name = layout.names[field]
-    shown = quoted(found(_FIELD, text, position).decode("utf-8", "backslashreplace").split(end)[0].rstrip("\r"))
+    token = text[position : position + min(length, 240)].tobytes() if length else found(_FIELD, text, position)
+    shown = quoted(token.decode("utf-8", "backslashreplace").rstrip("\r"))
     return {
         BAD_NUMBER: f"column {name}: {shown} is not a number",
         NUMBER_RANGE: f"column {name}: {shown} does not fit in single precision (largest is 3.4e38)",
@@ -157,29 +200,41 @@ def unquote(text, position, stop, quote):
     The position is -1 if the quote is never closed.
     """
     start = position + 1
-    to = at = start
-    newlines = 0
+    at = start
+    newlines = doubled = 0
     while at < stop:
-        c = text[at]
+        c = load8(text, at)
         if c == quote:
-            if text[at + 1] != quote:
-                return start, to - start, at + 1, newlines
+            if load8(text, at + 1) != quote:
+                break
+            doubled += 1
             at += 1
-        elif c == 10:
-            newlines += 1
-        text[to] = c
-        to += 1
+        newlines += c == 10
         at += 1
-    return start, 0, -1, newlines
+    if at >= stop:
+        return start, 0, -1, newlines
+    if doubled > 0:  # only now: a text that goes on for ever must stay as it is
+        k = to = start
+        while k < at:
+            c = text[k]
+            text[to] = c
+            to += 1
+            k += 2 if c == quote else 1
+    return start, at - start - doubled, at + 1, newlines
+
+
+@inlined
+def is_blank(c):
+    return c == 32 or 9 <= c <= 13
 
 
 @cold
 def is_missing(text, start, length):
     """Whether a field of a column of numbers says that there is none."""
-    while length > 0 and (text[start] == 32 or text[start] == 13):
+    while length > 0 and is_blank(load8(text, start)):
         start += 1
         length -= 1
-    while length > 0 and (text[start + length - 1] == 32 or text[start + length - 1] == 13):
+    while length > 0 and is_blank(load8(text, start + length - 1)):
         length -= 1
     if length == 0:
         return True
@@ -194,16 +249,21 @@ def is_missing(text, start, length):
 
 @cold
 def any_number(text, start, length):
-    """A number between spaces: status, value, and where it stands."""
+    """A number between spaces, or true or false: status, value, and where it stands."""
     end = start + length
-    while start < end and text[start] == 32:
+    while start < end and is_blank(load8(text, start)):
         start += 1
+    while start < end and is_blank(load8(text, end - 1)):
+        end -= 1
     status, value, after = read_number(text, start)
-    while after < end and (text[after] == 32 or text[after] == 13):
-        after += 1
-    if after != end:
-        status = NOT_A_NUMBER
-    return status, value, start
+    if after == end and status != NOT_A_NUMBER:
+        return status, value, start
+    letters = load64(text, start) | _LOWER
+    if end - start == 4 and letters & np.uint64(0xFFFFFFFF) == _TRUE:
+        return PLAIN, np.float32(1.0), start
+    if end - start == 5 and letters & np.uint64(0xFFFFFFFFFF) == _FALSE:
+        return PLAIN, np.float32(0.0), start
+    return NOT_A_NUMBER, value, start
 
 
 @inlined
@@ -223,12 +283,12 @@ def plain_whole(text, start, length):
 @kernel
 def parse_fields(
     text, start, stop, delimiter, quote, places, kept, kinds, slots, seeds, of_numbers, spelled_slots,
-    numbers, words, starts, lengths, lines, row, line, odd,
+    numbers, words, starts, lengths, lines, row, line, odd, fault,
 ):  # fmt: skip
     """Rows of text[start:stop] as cells from `row` on, `line` lines after the beginning.
 
-    Returns status, position (of the fault, or of the next row), field, rows, lines, and how many fields of `odd` wait
-    for Python to decide them: (place, row, start, length) each.
+    Returns status, position (of the next row, or where the rest of a bad one is), rows, the line of that position or
+    bad row, and how many fields of `odd` wait for Python to decide them: (place, row, start, length) each.
     """
     position = start
     oddities = 0
@@ -242,7 +302,7 @@ def parse_fields(
             line += 1
             continue
         if oddities + fields > len(odd):
-            return FULL, position, 0, row, line, oddities
+            return FULL, position, row, line, oddities
         lines[row] = line
         more_lines = 0
         for j in range(fields):
@@ -282,13 +342,15 @@ def parse_fields(
                 if c == quote and load8(text, begun) == quote:
                     begun, length, position, more = unquote(text, begun, stop, quote)
                     if position < 0:
-                        return OPEN_QUOTE, begun - 1, j, row, line, oddities
+                        fault[0], fault[1], fault[2], fault[3] = j, begun - 1, 0, more_lines
+                        return OPEN_QUOTE, begun - 1, row, line, oddities
                     more_lines += more
                     if load8(text, position) == 13 and load8(text, position + 1) == 10:
                         position += 1
                     c = load8(text, position)
                     if c != delimiter and c != 10:
-                        return AFTER_QUOTE, position, j, row, line + more_lines, oddities
+                        fault[0], fault[1], fault[2], fault[3] = j, position, 0, more_lines
+                        return AFTER_QUOTE, position, row, line, oddities
                 else:
                     position = field_end(text, begun, delimiters, newlines)
                     c = load8(text, position)
@@ -298,10 +360,10 @@ def parse_fields(
                 if kind == NUMBER:
                     if not is_missing(text, begun, length):
                         status, value, at = any_number(text, begun, length)
-                        if status == NOT_A_NUMBER:
-                            return BAD_NUMBER, begun, j, row, line, oddities
-                        if status == TOO_LARGE or np.isinf(value):
-                            return NUMBER_RANGE, begun, j, row, line, oddities
+                        if status in (NOT_A_NUMBER, TOO_LARGE) or np.isinf(value):
+                            fault[0], fault[1], fault[2], fault[3] = j, begun, length, more_lines
+                            wrong = BAD_NUMBER if status == NOT_A_NUMBER else NUMBER_RANGE
+                            return wrong, position, row, line, oddities
                         if status == HARD:
                             odd[oddities, 0], odd[oddities, 1], odd[oddities, 2], odd[oddities, 3] = place, row, at, 0
                             oddities += 1
@@ -327,27 +389,28 @@ def parse_fields(
                 lengths[slot, row] = position - begun if known else length
             if c == 10:
                 if j + 1 < fields:
-                    return TOO_FEW, begun, j + 1, row, line + more_lines, oddities
+                    fault[0], fault[1], fault[2], fault[3] = j + 1, begun, 0, more_lines
+                    return TOO_FEW, position, row, line, oddities
                 break
             position += 1
         if c != 10:
-            return TOO_MANY, position, fields - 1, row, line + more_lines, oddities
+            fault[0], fault[1], fault[2], fault[3] = fields, position, 0, more_lines
+            return TOO_MANY, position - (fields > 0), row, line, oddities
         position += 1
         line += 1 + more_lines
         row += 1
-    return OK, position, 0, row, line, oddities
+    return OK, position, row, line, oddities
 
 
 @kernel
-def row_ends(text, stop, delimiter, quote, count):
+def row_ends(text, stop, delimiter, quote, count, fresh):
     """The position after the `count`-th newline of text[:stop] that ends a row, or after the last; 0 if there is none.
 
-    Also returns how many there are up to there.
+    Also returns how many there are up to there. `fresh` says whether the text begins with a field, or inside one.
     """
     end = 0
     ends = 0
     position = 0
-    fresh = True  # at the beginning of a field
     while position < stop and ends != count:
         c = text[position]
         if fresh and c == quote:
@@ -372,4 +435,6 @@ def row_ends(text, stop, delimiter, quote, count):
 
 def last_row_end(text: Bytes, stop: int, delimiter: int, quote: int) -> int:
     """Where the last whole row of text[:stop] ends; 0 if none does."""
-    return int(row_ends(text, stop, delimiter, quote, -1)[0])
+    begun = len(BOM) if text[: len(BOM)].tobytes() == BOM else 0
+    end = int(row_ends(text[begun:], stop - begun, delimiter, quote, -1, True)[0])
+    return begun + end if end else 0

@@ -30,7 +30,7 @@ from streamsvm.io.decimals import (
 )
 from streamsvm.io.parsed import LINE, NUMERAL, SHOWN, Fault, Parsed, found, quoted
 from streamsvm.jit import cold, inlined, kernel
-from streamsvm.rows import merge_row
+from streamsvm.rows import sort_row
 
 # How a row can be wrong, as the kernel reports it.
 OK = 0
@@ -357,8 +357,7 @@ def parse_rows(
         if unsorted:
             count = feature - begun
             if 2 * count <= len(keys):
-                scratch = keys[count : 2 * count].view(np.float32)
-                feature = begun + merge_row(indices[begun:feature], values[begun:feature], keys, scratch)
+                feature = begun + sort_row(indices[begun:feature], values[begun:feature], keys)
                 for i in range(begun, feature):
                     if np.isinf(values[i]):
                         return VALUE_RANGE, token, row, begun, lines, hard, wanted

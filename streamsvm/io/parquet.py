@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamsvm.errors import SourceError
+from streamsvm.errors import DataError, SourceError
 from streamsvm.io.parts import Part, open_part
 from streamsvm.io.urls import is_local, reason
 
 READ_AHEAD = 1 << 20
+FEWEST_ROWS = 64  # in a piece
+CELL_BYTES = 40  # that a value takes on its way: as Arrow has it, as a cell, and as a feature
+GROWTH = 10  # how much more memory a value takes on its way than it does in Arrow
 
 
 class TablePiece(NamedTuple):
@@ -62,17 +65,42 @@ def parquet_schema(part: Part) -> pa.Schema:
         return file.schema_arrow
 
 
+def refuse_twins(names: list[str], columns: list[str], part: Part) -> None:
+    """DataError if two columns have the name of one that is wanted."""
+    for name in columns:
+        if names.count(name) > 1:
+            raise DataError(f"{part.shown}: two columns are called {name}")
+
+
+def fitting_rows(rows: int, cost: float, room: int) -> int:
+    """How many rows a piece may have, of which each takes `cost` bytes on its way."""
+    return min(rows, max(FEWEST_ROWS, int(room / max(cost, 1.0))))
+
+
+def _cost(group: Any, columns: list[str]) -> float:
+    """Bytes that a row of a row group takes on its way; a list counts as many values as it has items."""
+    chunks = [group.column(k) for k in range(group.num_columns)]
+    wanted = [c for c in chunks if any(c.path_in_schema == n or c.path_in_schema.startswith(f"{n}.") for n in columns)]
+    size = sum(CELL_BYTES * chunk.num_values + GROWTH // 3 * chunk.total_uncompressed_size for chunk in wanted)
+    return float(size / group.num_rows)
+
+
 def parquet_pieces(
-    part: Part, columns: list[str], words: frozenset[str], rows: int, start: int = 0
+    part: Part, columns: list[str], words: frozenset[str], rows: int, start: int = 0, room: int = 1 << 62
 ) -> Iterator[TablePiece]:
-    """The rows of a file from row `start` on."""
+    """The rows of a file from row `start` on.
+
+    A piece has up to `rows` rows, and fewer where they would take more than `room` bytes on their way.
+    """
     with open_parquet(part, words) as file:
+        refuse_twins(file.schema_arrow.names, columns, part)
         before = 0
         for group in range(file.metadata.num_row_groups):
             found = file.metadata.row_group(group)
             if before + found.num_rows > start:
                 stored = sum(found.column(k).total_compressed_size for k in range(found.num_columns))
-                yield from _group_pieces(part, file, group, columns, rows, before, start, stored / found.num_rows)
+                most = fitting_rows(rows, _cost(found, columns), room)
+                yield from _group_pieces(part, file, group, columns, most, before, start, stored / found.num_rows)
             before += found.num_rows
 
 

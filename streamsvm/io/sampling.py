@@ -1,12 +1,14 @@
 """The first rows of a table as Python values, to find out what its columns are."""
 
 import json
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from streamsvm.errors import DataError
-from streamsvm.io.arrow_cells import is_bytes, is_list
+from streamsvm.errors import DataError, SourceError
+from streamsvm.io.arrow_cells import column_of, is_bytes, is_list
+from streamsvm.io.csv import rows_of_text
 from streamsvm.io.parts import Part
 
 ROWS = 5000
@@ -21,22 +23,34 @@ def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
     from streamsvm.io.arrow_table import arrow_pieces, arrow_schema
     from streamsvm.io.parquet import parquet_pieces, parquet_schema
 
+    if part.size is None:
+        raise SourceError(f"{part.shown}: {format} data is looked at before it is read: save it as a file first")
     schema = parquet_schema(part) if format == "parquet" else arrow_schema(part)
-    names = [name for name, _ in leaves(schema)]
-    rows = max(20, min(ROWS, CELLS // max(len(names), 1)))
-    if format == "parquet":
-        pieces = parquet_pieces(part, [field.name for field in schema], frozenset(), rows)
-    else:
-        pieces = arrow_pieces(part, [field.name for field in schema], rows)
-    first = next(pieces, None)
     kinds = {name: _kind(kind) for name, kind in leaves(schema)}
-    if first is None:
-        return {name: [] for name in names}, kinds
-    from streamsvm.io.arrow_cells import column_of
+    columns: Columns = {name: [] for name in kinds}
+    rows = max(20, min(ROWS, CELLS // max(len(kinds), 1)))
+    if format == "parquet":
+        pieces = parquet_pieces(part, schema.names, frozenset(), rows)
+    else:
+        pieces = arrow_pieces(part, schema.names, rows)
+    for piece in pieces:
+        for name, kind in kinds.items():
+            if kind not in ("time", "other"):
+                columns[name] += _values(column_of(piece.record.slice(0, rows), name))
+        rows -= piece.record.num_rows
+        if rows <= 0:
+            break
+    return columns, kinds
 
-    record = first.record.slice(0, rows)
-    columns = {name: column_of(record, name) for name in names}
-    return {name: array.to_pylist() for name, array in columns.items() if array is not None}, kinds
+
+def _values(array: pa.Array) -> list[Any]:
+    """As Python has them; texts are not always what they should be."""
+    try:
+        found: list[Any] = array.to_pylist()
+        return found
+    except UnicodeDecodeError:
+        decoded = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        return decoded.cast(pa.large_binary()).to_pylist() if not is_list(decoded.type) else []
 
 
 def leaves(schema: Any, prefix: str = "") -> list[tuple[str, pa.DataType]]:
@@ -98,21 +112,8 @@ def flattened(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def first_fields(text: bytes, delimiter: int, quote: int, header: bool) -> list[list[str]]:
-    """The first rows of CSV, without the header."""
-    import csv
-    import io
-
-    end = len(text) if len(text) < TEXT else text.rfind(b"\n") + 1 or len(text)
-    read = io.StringIO(text[:end].decode("utf-8-sig", "replace"), newline="")
-    quoting = {"quotechar": chr(quote)} if quote >= 0 else {"quoting": csv.QUOTE_NONE}
-    rows = []
-    try:
-        for row in csv.reader(read, delimiter=chr(delimiter), **quoting):
-            if row:
-                rows.append(row)
-            if len(rows) > ROWS:
-                break
-    except csv.Error:  # a field beyond what Python's reader takes: what came before tells enough
-        pass
+def first_fields(text: bytes, delimiter: int, quote: int, header: bool, whole: bool = True) -> list[list[str]]:
+    """The first rows of CSV, without the header; `whole` says that a text that is not long is all there is."""
+    end = len(text) if len(text) < TEXT and whole else text.rfind(b"\n") + 1 or len(text)
+    rows = [fields for fields, _ in islice(rows_of_text(text[:end], delimiter, quote), ROWS + header)]
     return rows[1:] if header else rows

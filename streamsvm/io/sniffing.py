@@ -1,9 +1,10 @@
 """Which format a source has: by the names of its files, or by what they begin with."""
 
 import re
+from itertools import islice
 
 from streamsvm.errors import ConfigError
-from streamsvm.io.csv import NO_QUOTE, split_row
+from streamsvm.io.csv import NO_QUOTE, rows_of_text
 from streamsvm.io.parts import open_part
 from streamsvm.io.sampling import first_lines
 from streamsvm.io.source import Source
@@ -21,7 +22,7 @@ COMPRESSED = ("gz", "bz2", "xz", "zst", "zstd", "lz4", "br", "z")
 MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 DELIMITERS = "\t,;|"
 LOOKED_AT = 1 << 16
-_FEATURE = re.compile(r"[0-9]+:\S+")
+_FEATURE = re.compile(r"[0-9]+:[-+.0-9eE]+")
 
 
 def ending_of(name: str) -> str:
@@ -80,15 +81,15 @@ def _tabular(lines: list[str], delimiter: str) -> bool:
     return len(counts) == 1 and not any(re.search(r"[ :]", line) for line in lines[:20])
 
 
-def delimiter_of(text: bytes, name: str) -> int:
+def delimiter_of(text: bytes, name: str, quote: int = 34) -> int:
     """The delimiter that the first lines agree on, or the first of DELIMITERS that they have."""
     ending = ending_of(name)
     if ending in ("tsv", "tab"):
         return 9
-    lines = first_lines(text)[:20]
     best, most = ",", 0
     for delimiter in DELIMITERS:
-        counts = [len(split_row(line, delimiter, 34)) - 1 for line in lines]
+        counts = [len(fields) - 1 for fields, _ in islice(rows_of_text(text, ord(delimiter), quote), 20)]
+        counts = counts[:-1] if len(counts) > 1 and not text.endswith(b"\n") else counts  # the last may go on
         if counts and min(counts) > 0:
             agreed = counts[0] * (2 if len(set(counts)) == 1 else 1)
             if agreed > most:
@@ -97,9 +98,9 @@ def delimiter_of(text: bytes, name: str) -> int:
 
 
 def has_header(fields: list[str]) -> bool:
-    """Whether a first row looks like names: none is empty, a number or there twice."""
+    """Whether a first row looks like names: none is empty, a number or there twice. The first may be empty (pandas)."""
     named = [field.strip() for field in fields]
-    return all(named) and len(set(named)) == len(named) and not any(_is_number(field) for field in named)
+    return all(named[1:]) and len(set(named)) == len(named) and not any(_is_number(field) for field in named)
 
 
 def _is_number(text: str) -> bool:
@@ -118,6 +119,8 @@ def single_byte(delimiter: str) -> int:
     """The byte of a delimiter as people write it."""
     named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
     found = named.get(delimiter, delimiter)
-    if len(found.encode()) != 1 or found in ('"', "\n", "\r"):
+    if len(found.encode()) != 1:
         raise ConfigError(f"data.delimiter: {delimiter!r} is not a single character")
+    if found in '"\n\r+-.' or found.isalnum():
+        raise ConfigError(f"data.delimiter: {delimiter!r} can be part of a field")
     return ord(found)

@@ -35,6 +35,7 @@ from streamsvm.io.decimals import (
 )
 from streamsvm.io.parsed import LINE, NUMERAL, SHOWN, Fault, Parsed, found, quoted
 from streamsvm.jit import cold, inlined, kernel
+from streamsvm.rows import sort_row
 
 # What the kernel reports: all is well, what a row lacks, or how it is wrong.
 OK, FULL, UNDECIDED = range(3)
@@ -42,8 +43,7 @@ NO_BAR, NO_LABEL, BAD_LABEL, LABEL_RANGE, BAD_WEIGHT, NEGATIVE_WEIGHT, WEIGHT_RA
 NO_NAME, BAD_VALUE, VALUE_RANGE, SUM_RANGE, TOO_MANY = range(12, 17)
 
 LARGEST_LABEL = 2.0**24  # labels travel as float32: beyond this two classes could become one
-LARGEST_ROW = 1 << 24  # features, interactions included; a place in the row must fit beside an index in 56 bits
-SHORT_ROW = 80  # features up to which counting smaller ones beats a radix sort
+LARGEST_ROW = 1 << 24  # features, interactions included
 
 _TOKEN = re.compile(rb"[^ \t\r\n]{0,%d}" % (4 * SHOWN))
 _NOT_FINITE = re.compile(r"(.*:)?[+-]?(nan|inf|infinity)(\||$)", re.IGNORECASE | re.DOTALL)
@@ -426,74 +426,15 @@ def cross_row(indices, values, slots, simple, crossed, counts, keys):
 
 @cold
 def close_row(indices, values, bits, keys):
-    """Words become indices in increasing order, values get their signs; the row's length, or -1 if not all are finite.
-
-    Both sorts leave equal indices in the order written, and neither has a branch that depends on the data.
-    """
+    """Words become indices in order, values get their signs; the length of the row, or -1 if not all are finite."""
     for i in range(len(indices)):
         values[i] *= sign_of(indices[i])
         indices[i] &= bits
-    if len(indices) <= SHORT_ROW:
-        sort_by_counting(indices, values, keys)
-    else:
-        sort_by_digits(indices, values, bits, keys)
-    kept = 0
-    for i in range(1, len(indices)):
-        if indices[i] == indices[kept]:
-            values[kept] += values[i]
-        else:
-            kept += 1
-            indices[kept], values[kept] = indices[i], values[i]
-    kept = min(kept + 1, len(indices))
+    kept = sort_row(indices, values, keys)
     for i in range(kept):
         if not np.isfinite(values[i]):
             return -1
     return kept
-
-
-@inlined
-def sort_by_counting(indices, values, keys):
-    """A feature's place is the number of those before it: quadratic, but several comparisons an instruction."""
-    count = len(indices)
-    scratch = keys[count : 2 * count].view(np.float32)
-    for i in range(count):
-        keys[i] = (np.uint64(indices[i]) << np.uint64(24)) | np.uint64(i)
-        scratch[i] = values[i]
-    for i in range(count):
-        key = keys[i]
-        place = 0
-        for j in range(count):
-            place += np.int64(keys[j]) < np.int64(key)
-        indices[place] = np.uint32(key >> np.uint64(24))
-        values[place] = scratch[i]
-
-
-@inlined
-def sort_by_digits(indices, values, bits, keys):
-    """A radix sort of index and value together, a byte of the index at a time; crossed rows are long."""
-    count = len(indices)
-    here, there = keys[:count], keys[count : 2 * count]
-    raw = values.view(np.uint32)
-    for i in range(count):
-        here[i] = (np.uint64(indices[i]) << _HALF) | np.uint64(raw[i])
-    shift = _HALF
-    while shift < np.uint64(64) and np.uint64(bits) >> (shift - _HALF) != np.uint64(0):
-        places = np.zeros(256, np.int64)
-        for i in range(count):
-            places[(here[i] >> shift) & np.uint64(255)] += 1
-        place = 0
-        for digit in range(256):
-            place += places[digit]
-            places[digit] = place - places[digit]
-        for i in range(count):
-            digit = (here[i] >> shift) & np.uint64(255)
-            there[places[digit]] = here[i]
-            places[digit] += 1
-        here, there = there, here
-        shift += np.uint64(8)
-    for i in range(count):
-        indices[i] = np.uint32(here[i] >> _HALF)
-        raw[i] = np.uint32(here[i] & _LOW)
 
 
 @kernel

@@ -1,0 +1,410 @@
+"""From one format to another, in one reading and with bounded memory.
+
+    table -> table       all columns as they are: record batches in, records or lines of text out
+    rows  -> table       columns label, weight, indices and values
+    any   -> LIBSVM      rows of features, as training would see them
+    any   -> VW          LIBSVM rows by index; tables by name: label [weight] |n name:number ... |c name=value ...
+
+Text is made on several threads and written in order. The output has its name when all of it is there, not before.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
+from typing import IO, Any, NamedTuple
+
+from streamsvm.config import Settings
+from streamsvm.dialects import HEAD, csv_options, training_plan
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.features.recipe import Column, Recipe
+from streamsvm.io import row_text
+from streamsvm.io.compression import promised
+from streamsvm.io.csv import last_row_end
+from streamsvm.io.decimals import PADDING
+from streamsvm.io.files import local_path, written_atomically
+from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
+from streamsvm.io.source import BEGINNING, Block, Source, last_newline
+from streamsvm.io.urls import is_local, redact_url
+from streamsvm.pool import Tokens, ordered
+from streamsvm.reading import make_reading, make_source
+from streamsvm.stream import SHARES, SHOWN_FAULTS, Stream, Tally
+from streamsvm.tables import CsvOptions, TableDialect
+
+FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
+TABLES = ("csv", "jsonl", "parquet", "arrow")
+STORED = ("parquet", "arrow")
+STDOUT = "-"
+COST = 8  # bytes in flight for a byte of text: itself, its record, and the text made of that
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
+
+Note = Callable[[str], None]
+Report = Callable[[Tally], None]
+
+
+class Target(NamedTuple):
+    """Where to write, and how."""
+
+    url: str
+    format: str
+    codec: str | None = None
+    delimiter: str = ","
+
+    def opened(self) -> AbstractContextManager[IO[bytes]]:
+        if self.url == STDOUT:
+            import sys
+
+            return nullcontext(sys.stdout.buffer)
+        return written_atomically(self.url)
+
+
+def target_of(url: str, to: str = "auto") -> Target:
+    """The target that a name speaks of, or `to` where that is not auto."""
+    ending = ending_of(url)
+    known = ENDINGS.get(ending) if to == "auto" else to
+    if known is None:
+        endings = ", ".join(f".{name}" for name in ("svm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow"))
+        raise ConfigError(
+            f"{redact_url(url)}: the name does not say which format to write; "
+            f"use an ending ({endings}, with .gz, .zst, .bz2 or .xz after those of text) or --to"
+        )
+    if known not in FORMATS:
+        raise ConfigError(f"--to {known}: must be one of {', '.join(FORMATS)}")
+    codec = promised(url)
+    if codec is None and url.lower().rsplit(".", 1)[-1] in COMPRESSED:
+        raise ConfigError(f"{redact_url(url)}: text can be compressed as .gz, .zst, .bz2 or .xz only")
+    if codec and known in STORED:
+        raise ConfigError(f"{redact_url(url)}: {known} files are not compressed as a whole; leave {codec} out")
+    return Target(url, known, codec, "\t" if ending in ("tsv", "tab") else ",")
+
+
+def convert(
+    settings: Settings,
+    inputs: tuple[str, ...],
+    target: Target,
+    report: Report = lambda tally: None,
+    note: Note = lambda text: None,
+) -> dict[str, Any]:
+    """Convert; returns what was done."""
+    begun = time.monotonic()
+    source = make_source(settings, inputs)
+    format = format_of(source, settings.data.format)
+    _refuse_overwriting(target, format)
+    if _by_records(format, target.format):
+        tally = _tables(settings, source, format, target, report, note)
+    else:
+        tally = _rows(settings, source, format, target, report, note)
+    written = os.stat(local_path(target.url)).st_size if target.url != STDOUT and is_local(target.url) else None
+    return {
+        "rows": tally.rows,
+        "bytes": tally.bytes,
+        "written": written,
+        "seconds": time.monotonic() - begun,
+        "from": format,
+        "to": target.format,
+        "output": redact_url(target.url),
+        "bad_rows": tally.bad_rows,
+        "faults": tally.faults,
+    }
+
+
+def _by_records(format: str, to: str) -> bool:
+    return format in TABLES and (to in TABLES or to == "vw")
+
+
+def _refuse_overwriting(target: Target, format: str) -> None:
+    """`convert *.csv` with no output would put all files but one in the place of the last."""
+    if target.url == STDOUT or not is_local(target.url):
+        return
+    if format == target.format and local_path(target.url).is_file():
+        raise ConfigError(
+            f"{target.url}: this file is there already, and has the format of the input; "
+            "the last name is that of the output: delete the file first if it is meant"
+        )
+
+
+# Rows of features.
+
+
+def _rows(settings: Settings, source: Source, format: str, target: Target, report: Report, note: Note) -> Tally:
+    if target.format == "csv":
+        raise ConfigError(f"CSV cannot hold the rows of {format} data; write jsonl, parquet, arrow or libsvm instead")
+    if format == target.format == "vw":
+        raise ConfigError("VW text to VW text would lose the names of features, and is nothing else but a copy")
+    dialect, features = training_plan(settings, source, None, note)
+    if features.label_classes:
+        codes = ", ".join(f"{code} for {name}" for code, name in enumerate(features.label_classes[:10]))
+        note(f"labels are written as numbers: {codes}")
+    stream = Stream(
+        source,
+        dialect,
+        skip_bad=settings.data.on_bad_row == "skip",
+        max_bad_rows=settings.data.max_bad_rows,
+        limit=settings.data.limit,
+        reading=make_reading(settings),
+        features=features,
+    )
+    with target.opened() as out, closing(stream.in_order()) as batches:
+        write, finish = _row_writer(target, out, settings.run.memory)
+        for batch in batches:
+            write(batch)
+            report(stream.tally)
+        finish()
+    return stream.tally
+
+
+def _row_writer(target: Target, out: IO[bytes], memory: int) -> tuple[Callable[[Any], None], Callable[[], None]]:
+    """What writes a batch, and what ends the file."""
+    from streamsvm.io.writers import TextOut, rows_record, rows_schema, table_writer
+
+    styles = {"libsvm": row_text.LIBSVM, "vw": row_text.VW, "jsonl": row_text.JSON}
+    if target.format in styles:
+        text = TextOut(out, target.codec)
+        style = styles[target.format]
+        return lambda batch: text.write(row_text.rows_text(batch, style)), text.finish
+    table = table_writer(out, rows_schema(), target.format, codec=None, memory=memory)
+    return lambda batch: table.write(rows_record(batch)), table.finish
+
+
+# Tables.
+
+
+class _Piece(NamedTuple):
+    """Some rows of a table on their way, as they are stored."""
+
+    shown: str
+    line: int  # of the file, of its first row
+    size: int  # stored bytes, about
+    stored: Any  # a record, or the bytes of whole lines
+    buffer: bytearray | None = None
+    names: tuple[str, ...] = ()  # the columns of this file, in their order
+
+
+class _Made(NamedTuple):
+    """A piece as a record, and the text of it if text is wanted."""
+
+    piece: _Piece
+    record: Any
+    text: Any
+    bad: list[Any]
+
+
+class _Table:
+    """A table that is read with all its columns: `pieces` on the thread that reads, `record` on those that work."""
+
+    def __init__(self, settings: Settings, source: Source, format: str) -> None:
+        reading = make_reading(settings)
+        self.workers = reading.workers
+        memory = settings.run.memory // SHARES // COST
+        self.block = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, memory // (self.workers + 3)))
+        self.tokens = Tokens(max(memory, 3 * self.block) if format not in STORED else self.workers + 3)
+        self._source = source
+        self._format = format
+        self._csv = csv_options(settings, source) if format == "csv" else CsvOptions()
+        self.schema = self._first_schema(settings)
+        self._reader = self._make_reader()
+
+    def _first_schema(self, settings: Settings) -> Any:
+        from streamsvm.io.records import Wanted, csv_names, csv_schema, json_schema, plain_schema, stored_schema
+
+        part, features, csv = self._source.parts[0], settings.features, self._csv
+        wanted = Wanted(frozenset(features.numeric or ()), frozenset([*(features.categorical or ()), *(features.text or ())]))
+        if self._format in STORED:
+            return plain_schema(stored_schema(part, self._format))
+        text = self._source.head(HEAD)
+        if self._format == "jsonl":
+            return json_schema(text, part.shown, wanted)
+        names = csv_names(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
+        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted)
+
+    def _make_reader(self) -> Any:
+        from streamsvm.io.records import CsvTable, JsonTable
+
+        if self._format == "csv":
+            return CsvTable(self.schema, self._csv.delimiter, self._csv.quote)
+        return JsonTable(self.schema) if self._format == "jsonl" else None
+
+    def pieces(self) -> Iterator[_Piece]:
+        return self._stored() if self._format in STORED else self._blocks()
+
+    def _stored(self) -> Iterator[_Piece]:
+        from streamsvm.io.records import refuse_other_columns, stored_records, stored_schema
+
+        for part in self._source.parts:
+            schema = stored_schema(part, self._format)
+            refuse_other_columns(schema.names, self.schema.names, part.shown)
+            for found in stored_records(part, self._format, schema):
+                self.tokens.take(1)
+                yield _Piece(part.shown, found.first + 1, found.size, found.record)
+
+    def _blocks(self) -> Iterator[_Piece]:
+        names: tuple[str, ...] = ()
+        line = 1
+        for block in self._source.blocks(self.block, self, lambda: self.tokens.stopped, BEGINNING, self._cut):
+            skipped = 0
+            if block.origin.offset == 0:
+                line = 1
+                names, skipped = self._begin(block)
+            text = memoryview(block.buffer)[skipped : block.size]
+            header = bytes(block.buffer[:skipped]).count(b"\n")
+            yield _Piece(block.origin.url, line + header, block.size, text, block.buffer, names)
+            line += block.buffer.count(b"\n", 0, block.size)
+
+    def _begin(self, block: Block) -> tuple[tuple[str, ...], int]:
+        """The columns of a file of text, and how many bytes of its first block are no rows."""
+        from streamsvm.io.records import csv_names, refuse_other_columns
+
+        mark = 3 if block.buffer.startswith(b"\xef\xbb\xbf") else 0
+        if self._format == "jsonl" or not self._csv.header:
+            return tuple(self.schema.names), mark
+        text = bytes(memoryview(block.buffer)[: block.size])
+        names, size, _ = csv_names(text, self._csv.delimiter, self._csv.quote)
+        refuse_other_columns(names, self.schema.names, block.origin.url)
+        return tuple(names), size
+
+    def _cut(self, buffer: bytearray, filled: int) -> int:
+        quote = self._csv.quote
+        if self._format != "csv" or quote < 0 or buffer.find(quote, 0, filled) < 0:
+            return last_newline(buffer, filled)
+        import numpy as np
+
+        return last_row_end(np.frombuffer(buffer, np.uint8), filled, self._csv.delimiter, quote)
+
+    # Buffers of text.
+
+    def take(self, size: int) -> bytearray:
+        self.tokens.take(size)
+        return bytearray(size + 1 + PADDING)
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.tokens.give_back(len(buffer) - 1 - PADDING)
+
+    def release(self, piece: _Piece) -> None:
+        if piece.buffer is None:
+            self.tokens.give_back(1)
+        else:
+            self.give_back(piece.buffer)
+
+    def record(self, piece: _Piece) -> tuple[Any, list[Any]]:
+        """The rows of a piece, and what is wrong with some."""
+        from streamsvm.io.records import conformed
+
+        try:
+            if self._reader is None:
+                return conformed(piece.stored, self.schema), []
+            if self._format == "csv":
+                found: tuple[Any, list[Any]] = self._reader.record(piece.stored, list(piece.names))
+                return found
+            found = self._reader.record(piece.stored)
+            return found
+        except DataError as error:
+            raise DataError(f"{piece.shown}:{piece.line}: {error}") from error
+
+
+def _tables(settings: Settings, source: Source, format: str, target: Target, report: Report, note: Note) -> Tally:
+    recipe = None
+    if target.format == "vw":
+        dialect, _ = training_plan(settings, source, None, note)
+        assert isinstance(dialect, TableDialect)
+        recipe = dialect.recipe
+        if recipe.as_written:
+            return _rows(settings, source, format, target, report, lambda text: None)
+    from streamsvm.io.writers import TextOut, line_maker, table_writer, text_start
+
+    table = _Table(settings, source, format)
+    lines: Any = None
+    if recipe is not None:
+        lines = _vw_maker(recipe)
+    elif target.format not in STORED:
+        lines = _plain_maker(line_maker(table.schema, target.format, target.delimiter))
+    tally = Tally()
+    with target.opened() as out:
+        if lines is None:
+            writer: Any = table_writer(out, table.schema, target.format, codec=None, memory=settings.run.memory)
+        else:
+            writer = TextOut(out, target.codec)
+            if recipe is None:
+                writer.write(text_start(table.schema, target.format, target.delimiter))
+        for made in _made(table, lines, settings, tally):
+            writer.write(made.record if lines is None else made.text)
+            report(tally)
+        writer.finish()
+    return tally
+
+
+def _made(table: _Table, lines: Any, settings: Settings, tally: Tally) -> Iterator[_Made]:
+    """The pieces of a table, in order, up to the limit."""
+    limit = settings.data.limit
+
+    def work(piece: _Piece) -> _Made:
+        record, bad = table.record(piece)
+        if lines is None:
+            return _Made(piece, record, None, bad)
+        text, more = lines(record)
+        return _Made(piece, record, text, [*bad, *more])
+
+    with closing(ordered(table.pieces, work, table.tokens, table.workers)) as pieces:
+        for made in pieces:
+            if limit is not None and made.record.num_rows > limit - tally.rows:
+                record = made.record.slice(0, limit - tally.rows)
+                made = made._replace(record=record, text=lines(record)[0] if lines else None, bad=[])
+            for row in made.bad:
+                _count_bad(f"{made.piece.shown}:{made.piece.line + row[0]}: {row[1]}", settings, tally)
+            tally.rows += made.record.num_rows - sum(len(row) > 2 for row in made.bad)
+            tally.bytes += made.piece.size
+            yield made
+            table.release(made.piece)
+            if tally.rows == limit:
+                return
+
+
+def _count_bad(message: str, settings: Settings, tally: Tally) -> None:
+    if settings.data.on_bad_row != "skip":
+        raise DataError(message)
+    if tally.bad_rows == settings.data.max_bad_rows:
+        raise DataError(f"{message} (more than {tally.bad_rows} bad rows skipped: data.max_bad_rows)")
+    tally.bad_rows += 1
+    if len(tally.faults) < SHOWN_FAULTS:
+        tally.faults.append(message)
+
+
+def _plain_maker(lines: Any) -> Any:
+    return lambda record: (lines(record), [])
+
+
+def _vw_maker(recipe: Recipe) -> Any:
+    """Makes lines of VW text: the bytes, and (row, what is wrong, True) of those that are left out."""
+    from streamsvm.io.arrow_cells import column_of
+    from streamsvm.io.cell_text import bytes_of, joined, missing_rows, vw_labels, vw_weights, without_missing
+
+    def lines(record: Any) -> tuple[Any, list[Any]]:
+        parts: list[Any] = [vw_labels(column_of(record, recipe.label or ""), recipe.label or "", recipe.label_classes)]
+        if recipe.weight:
+            parts.append(vw_weights(column_of(record, recipe.weight), recipe.weight))
+        for space in ("n", "c", ""):
+            columns = [column for column in recipe.columns if _SPACES[column.kind] == space]
+            parts += [f" |{space}"] if space and columns else []
+            parts += [_vw_features(column, record) for column in columns]
+        texts = joined(*parts, "\n")
+        bad = [
+            (row, "the row has no label or no weight, or a label of no known class", True)
+            for row in missing_rows(texts)
+        ]
+        return bytes_of(without_missing(texts)), bad
+
+    return lines
+
+
+_SPACES = {"number": "n", "log1p": "n", "bucket": "n", "vector": "n", "sparse": "n"}
+_SPACES |= {"word": "c", "words": "c", "text": ""}
+
+
+def _vw_features(column: Column, record: Any) -> Any:
+    from streamsvm.io.arrow_cells import column_of
+    from streamsvm.io.cell_text import vw_numbers, vw_pairs, vw_text, vw_vector, vw_words
+
+    array = column_of(record, column.name)
+    if column.kind == "sparse":
+        return vw_pairs(array, column_of(record, column.values) if column.values else None, column.name)
+    make = {"vector": vw_vector, "word": vw_words, "words": vw_words, "text": vw_text}.get(column.kind, vw_numbers)
+    return make(array, column.name)

@@ -1,0 +1,195 @@
+"""Writing tables and text: Parquet, Arrow, CSV, JSON lines, and plain bytes, compressed or not.
+
+Every writer takes pieces in order and needs memory for a few of them only. Whoever opens the file gives it its name
+when all is written (io/files.py).
+"""
+
+from abc import ABC, abstractmethod
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamsvm.batch import Batch
+from streamsvm.io.cell_text import csv_columns, csv_header, csv_lines, json_lines, plain
+from streamsvm.io.compression import compressed
+
+ROW_GROUP_BYTES = 64 << 20  # of a Parquet file, as Arrow has them
+ROW_GROUP_ROWS = 1 << 20
+
+
+class TableWriter(ABC):
+    """Record batches of one schema, one after the other."""
+
+    @abstractmethod
+    def write(self, record: pa.RecordBatch) -> None: ...
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what is left, and the end of the file; the file itself stays open."""
+
+
+class ParquetTable(TableWriter):
+    """Row groups of some 64 MB, or of what the memory allows."""
+
+    def __init__(self, out: IO[bytes], schema: pa.Schema, memory: int = 1 << 30) -> None:
+        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = self._rows = 0
+        self._most = max(1 << 20, min(ROW_GROUP_BYTES, memory // 12))
+
+    def write(self, record: pa.RecordBatch) -> None:
+        self._waiting.append(record)
+        self._bytes += record.nbytes
+        self._rows += record.num_rows
+        if self._bytes >= self._most or self._rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=self._rows)
+        self._waiting = []
+        self._bytes = self._rows = 0
+
+    def finish(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+class ArrowTable(TableWriter):
+    def __init__(self, out: IO[bytes], schema: pa.Schema) -> None:
+        self._writer = pa.ipc.new_file(out, schema)
+
+    def write(self, record: pa.RecordBatch) -> None:
+        self._writer.write_batch(record)
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+class TextOut:
+    """Bytes, compressed as the name of the file says."""
+
+    def __init__(self, out: IO[bytes], codec: str | None = None) -> None:
+        self._plain = out
+        self._out = compressed(out, codec) if codec else out
+        self._codec = codec
+
+    def write(self, text: bytes | memoryview) -> None:
+        self._out.write(text)
+
+    def flush(self) -> None:
+        """For whoever waits at the other end of a pipe."""
+        self._out.flush()
+
+    def finish(self) -> None:
+        if self._codec:
+            self._out.close()
+        self._plain.flush()
+
+
+class TextTable(TableWriter):
+    """Records as lines of text, for those that have them as records."""
+
+    def __init__(self, out: TextOut, schema: pa.Schema, format: str, delimiter: str) -> None:
+        self._out = out
+        self._lines = line_maker(schema, format, delimiter)
+        self._out.write(text_start(schema, format, delimiter))
+
+    def write(self, record: pa.RecordBatch) -> None:
+        self._out.write(self._lines(record))
+        self._out.flush()
+
+    def finish(self) -> None:
+        self._out.finish()
+
+
+def text_start(schema: pa.Schema, format: str, delimiter: str) -> bytes:
+    """What stands before the first row."""
+    return csv_header(csv_columns(schema), delimiter) if format == "csv" else b""
+
+
+def line_maker(schema: pa.Schema, format: str, delimiter: str) -> Any:
+    """Makes lines of text from records of this schema."""
+    if format == "jsonl":
+        return json_lines
+    columns = csv_columns(schema)
+    return lambda record: csv_lines(record, columns, delimiter)
+
+
+def table_writer(
+    out: IO[bytes], schema: pa.Schema, format: str, *, codec: str | None, delimiter: str = ",", memory: int = 1 << 30
+) -> TableWriter:
+    """Writes a table in one of the four formats."""
+    if format == "parquet":
+        return ParquetTable(out, schema, memory)
+    if format == "arrow":
+        return ArrowTable(out, schema)
+    return TextTable(TextOut(out, codec), schema, format, delimiter)
+
+
+# Rows as a table.
+
+
+def rows_schema() -> pa.Schema:
+    """Columns label, weight, indices and values, as a cache has them."""
+    return pa.schema(
+        [
+            pa.field("label", pa.float32(), nullable=False),
+            pa.field("weight", pa.float32(), nullable=False),
+            pa.field("indices", pa.list_(pa.field("item", pa.uint32(), nullable=False)), nullable=False),
+            pa.field("values", pa.list_(pa.field("item", pa.float32(), nullable=False)), nullable=False),
+        ]
+    )
+
+
+def rows_record(batch: Batch) -> pa.RecordBatch:
+    """A copy of the rows."""
+    rows = batch.take(0, batch.rows)
+    schema = rows_schema()
+    offsets = pa.array(rows.indptr.astype(np.int32))
+    lists = [
+        pa.ListArray.from_arrays(offsets, pa.array(items), type=schema.field(name).type)
+        for name, items in (("indices", rows.indices), ("values", rows.values))
+    ]
+    return pa.record_batch([pa.array(rows.labels), pa.array(rows.weights), *lists], schema=schema)
+
+
+# Predictions as a table.
+
+
+def column_types(part: Any, format: str, names: tuple[str, ...]) -> dict[str, pa.DataType]:
+    """The types that columns have in a file of records, where they can be made from texts again; else strings."""
+    from streamsvm.io.records import stored_schema
+    from streamsvm.io.sampling import leaves
+
+    if format not in ("parquet", "arrow"):
+        return dict.fromkeys(names, pa.string())
+    stored = {name: plain(pa.nulls(0, kind)).type for name, kind in leaves(stored_schema(part, format))}
+    return {name: _spellable(stored.get(name, pa.string())) for name in names}
+
+
+def _spellable(kind: pa.DataType) -> pa.DataType:
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    times = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+    return kind if numbers or times or pa.types.is_decimal(kind) else pa.string()
+
+
+def prediction_schema(kept: dict[str, pa.DataType], numbers: dict[str, str]) -> pa.Schema:
+    """The kept columns, then those of the model: `whole`, `number` or `text` each."""
+    kinds = {"whole": pa.int64(), "number": pa.float64(), "text": pa.string()}
+    return pa.schema([*kept.items(), *((name, kinds[kind]) for name, kind in numbers.items())])
+
+
+def prediction_record(schema: pa.Schema, columns: list[Any]) -> pa.RecordBatch:
+    """Texts become what the schema says; empty ones are missing."""
+    arrays = []
+    for field, column in zip(schema, columns, strict=True):
+        if isinstance(column, list) and not pa.types.is_string(field.type):
+            arrays.append(pa.array([text or None for text in column], pa.string()).cast(field.type))
+        else:
+            given = [text or None for text in column] if isinstance(column, list) else column
+            arrays.append(pa.array(given, field.type))
+    return pa.record_batch(arrays, schema=schema)
