@@ -13,6 +13,9 @@ The rules that make formats agree: a null, an empty text and NaN are missing; an
 is always a text. Where it is written as a number its text is `number_text` of that number, so 7, 7.0 and 07 are the
 same; true and false are those words. A column that held numbers when the recipe was made (`Want.number`) has its texts
 read as numbers too.
+
+In a column of numbers some texts say that there is none: an empty one, and MISSING_WORDS, whatever blanks are around
+them. Elsewhere they are texts like others, so that NA is a country and None a name.
 """
 
 import math
@@ -22,11 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsvm.batch import Bytes, Float32s
+from streamsvm.jit import cold, inlined, load8, load32
 
 SKIP, NUMBER, WORD, TEXT, NUMBERS, WORDS, INDICES = range(7)
 Int32s = npt.NDArray[np.int32]
 Uint32s = npt.NDArray[np.uint32]
 LARGEST_WHOLE = 2.0**53
+MISSING_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "-", "?")  # of up to 4 letters
+_MISSING_WORDS = np.array([int.from_bytes(w.encode(), "little") | len(w) << 32 for w in MISSING_WORDS], np.uint64)
 SPANS = (TEXT, NUMBERS, WORDS, INDICES)
 _ITEMS: dict[int, type[np.generic]] = {TEXT: np.uint8, NUMBERS: np.float32, WORDS: np.uint32, INDICES: np.uint32}
 
@@ -135,3 +141,29 @@ def category_text(text: str) -> str:
         return number_text(float(stripped)) if "_" not in stripped else text
     except ValueError:
         return text
+
+
+@inlined
+def is_blank(c):
+    """Whether a byte is one of those that may stand around a number: space, tab, line ends."""
+    return c == 32 or 9 <= c <= 13
+
+
+@cold
+def is_missing(text, start, length):
+    """Whether a text in a column of numbers says that there is none; three bytes after it must be there to be read."""
+    while length > 0 and is_blank(load8(text, start)):
+        start += 1
+        length -= 1
+    while length > 0 and is_blank(load8(text, start + length - 1)):
+        length -= 1
+    if length == 0:
+        return True
+    if length > 4:
+        return False
+    letters = load32(text, start) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))
+    word = letters | np.uint64(length) << np.uint64(32)
+    found = False
+    for missing in _MISSING_WORDS:
+        found |= word == missing
+    return found

@@ -208,7 +208,9 @@ class _Table:
         from streamsvm.io.records import Wanted, csv_names, csv_schema, json_schema, plain_schema, stored_schema
 
         part, features, csv = self._source.parts[0], settings.features, self._csv
-        wanted = Wanted(frozenset(features.numeric or ()), frozenset([*(features.categorical or ()), *(features.text or ())]))
+        wanted = Wanted(
+            frozenset(features.numeric or ()), frozenset([*(features.categorical or ()), *(features.text or ())])
+        )
         if self._format in STORED:
             return plain_schema(stored_schema(part, self._format))
         text = self._source.head(HEAD)

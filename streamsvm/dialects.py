@@ -15,7 +15,7 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
-from streamsvm.io.csv import MISSING_WORDS, first_row
+from streamsvm.io.csv import first_row
 from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
@@ -145,7 +145,7 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
         return {name: look_at(values) for name, values in first_objects(text, part.shown).items()}
     rows = first_fields(text, csv.delimiter, csv.quote, csv.header, whole=part.size is not None)
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
-    missing = {word.decode() for word in MISSING_WORDS}
+    missing = set(MISSING_WORDS)
     return {
         name: look_at_texts([row[k] if k < len(row) else "" for row in rows], missing) for k, name in enumerate(names)
     }

@@ -9,6 +9,7 @@ caller's, when the rows of the piece are no longer needed. The memory of pieces 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,8 +21,9 @@ from streamsvm.features.names import Names, see_vw
 from streamsvm.io import csv, jsonl, libsvm, vw
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.parsed import Parsed
+from streamsvm.io.parts import Part
 from streamsvm.io.source import Block, Origin, Position, Source, last_newline
-from streamsvm.pool import Tokens
+from streamsvm.pool import Tokens, ordered
 from streamsvm.tables import Room, TableDialect, TableRows, clear, refuse_absent
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
@@ -152,13 +154,16 @@ class CsvFile(NamedTuple):
     header_lines: int
 
 
+EMPTY = csv.Layout((), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 class CsvText(TextFormat):
     def __init__(self, dialect: TableDialect) -> None:
         self._table = TableRows(dialect)
         self._options = dialect.csv
         self.cost = 12 + 12 * len(dialect.recipe.interactions) // max(len(dialect.recipe.columns), 1)
         self._file: CsvFile | None = None
-        self._part = -1
+        self._blank = False  # whether the file had nothing but blank lines up to here
 
     def cut(self, buffer: bytearray, filled: int) -> int:
         quote = self._options.quote
@@ -172,17 +177,21 @@ class CsvText(TextFormat):
     def begin(self, source: Source, block: Block) -> CsvFile:
         """The columns of the block's file, which its first block has, or which must be looked up."""
         number = block.after.part - (1 if block.after.offset == 0 else 0)
-        if block.origin.offset == 0:
+        begins = block.origin.offset == 0 or self._blank
+        if begins:
             with memoryview(block.buffer) as view:
                 text = bytes(view[: min(block.size, HEADER)])
             self._file = self._looked_at(block.origin.url, text)
         elif self._file is None:
             self._file = self._looked_at(block.origin.url, source.head(HEADER, number))
-        return self._file if block.origin.offset == 0 else self._file._replace(header=0, header_lines=0)
+        return self._file if begins else self._file._replace(header=0, header_lines=0)
 
     def _looked_at(self, shown: str, text: bytes) -> CsvFile:
         options = self._options
         names, header, lines = csv.first_row(text, options.delimiter, options.quote)
+        self._blank = not text.removeprefix(csv.BOM).strip(b"\r\n")
+        if self._blank:
+            return CsvFile(EMPTY, [], len(text), text.count(b"\n"))
         if not options.header:
             names, header, lines = self._headerless(len(names)), len(csv.BOM) if text.startswith(csv.BOM) else 0, 0
         wanted = [want.name for want in self._table.wants]
@@ -332,7 +341,7 @@ class RecordReader(Reader[RecordPiece]):
 
     def __init__(self, source: Source, dialect: TableDialect, *, memory: int, threads: int, skip: int) -> None:
         from streamsvm.io.arrow_cells import ArrowCells
-        from streamsvm.io.parquet import CELL_BYTES, fitting_rows
+        from streamsvm.io.parquet import AT_ONCE, CELL_BYTES, DECODED_SHARE, fitting_rows
 
         self._source = source
         self._dialect = dialect
@@ -341,8 +350,12 @@ class RecordReader(Reader[RecordPiece]):
         self._cells = ArrowCells(self._table.wants, self._table.optional)
         self._skip = skip
         in_flight = threads + 3
+        self._decoders = max(1, threads // 2)
         width = sum(column.width for column in dialect.recipe.columns) + 2 * len(dialect.recipe.interactions) + 3
-        self._room = memory // in_flight  # of a piece
+        self._memory = memory
+        self._room = memory // (
+            in_flight + AT_ONCE // DECODED_SHARE
+        )  # of a piece, beside those that are decoded at once
         self._rows = fitting_rows(MOST_ROWS, CELL_BYTES * width, self._room)
         self.tokens = Tokens(in_flight)
         self._free: list[Room] = []
@@ -364,13 +377,42 @@ class RecordReader(Reader[RecordPiece]):
     def _records(self, number: int, start: int) -> Iterator[Any]:
         part = self._source.parts[number]
         if self._dialect.format == "parquet":
-            from streamsvm.io.parquet import parquet_pieces
-
-            words = frozenset(want.name for want in self._table.wants if want.kind == WORD and not want.number)
-            return parquet_pieces(part, self._columns, words, self._rows, start, self._room)
+            return self._parquet(part, start)
         from streamsvm.io.arrow_table import arrow_pieces
 
         return arrow_pieces(part, self._columns, self._rows, start, self._room)
+
+    def _parquet(self, part: Part, start: int) -> Iterator[Any]:
+        """The pieces of a Parquet file; several row groups are decoded at a time if there are threads and room for it.
+
+        With two threads there are not: then one reads, while the other makes rows and the caller learns.
+        """
+        from streamsvm.io.parquet import group_pieces, open_parquet, parquet_groups, refuse_twins
+
+        words = frozenset(want.name for want in self._table.wants if want.kind == WORD and not want.number)
+        with open_parquet(part, words) as file:
+            refuse_twins(file.schema_arrow.names, self._columns, part)
+            groups = parquet_groups(file, self._columns, start)
+            largest = max((group.size for group in groups), default=0)
+            if self._decoders == 1 or len(groups) == 1 or largest * (self._decoders + 1) > self._memory:
+                for group in groups:
+                    yield from group_pieces(part, file, group, self._columns, self._rows, start, self._room)
+                return
+        tokens = Tokens(self._decoders + 1)
+
+        def produce() -> Iterator[Any]:
+            for group in groups:
+                tokens.take(1)
+                yield group
+
+        def decode(group: Any) -> list[Any]:
+            with open_parquet(part, words) as opened:
+                return list(group_pieces(part, opened, group, self._columns, self._rows, start, self._room))
+
+        with closing(ordered(produce, decode, tokens, self._decoders)) as decoded:
+            for pieces in decoded:
+                yield from pieces
+                tokens.give_back(1)
 
     def parse(self, piece: RecordPiece) -> Parsed:
         try:

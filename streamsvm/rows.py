@@ -168,13 +168,15 @@ def sort_by_counting(indices, values, room):
     written, parts = scratch[:count], scratch[count : 2 * count].view(np.float32)
     places, taken = scratch[2 * count : 3 * count], scratch[3 * count : 4 * count]
     for i in range(count):
-        written[i], parts[i] = indices[i], values[i]
+        written[i] = indices[i]
+    for i in range(count):
+        parts[i] = values[i]
     total = 0
     for i in range(count):
         index = written[i]
-        place = np.int32(0)
+        place = np.uint32(0)
         for j in range(count):
-            place += np.int32(written[j] < index)
+            place += np.uint32(written[j] < index)
         indices[place], values[place] = index, parts[i]
         places[i] = place
         total += place

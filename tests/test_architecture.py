@@ -53,7 +53,7 @@ ROOMS = {
     "schedules": {"jit"},
     "classes": SMALL,
     "hashing": {"jit"},
-    "cells": {"batch"},
+    "cells": {"batch", "jit"},
     "io": SMALL | {"cells", "hashing", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
@@ -80,6 +80,10 @@ ROOMS = {
     "first_rows": SMALL,
     "dialects": SMALL | {"config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
+    "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
+    | {"tables"},
+    "predicting": {"batch", "config", "converting", "errors", "io", "model", "stream"},
+    "inspecting": {"batch", "classes", "config", "dialects", "errors", "features", "io", "reading", "stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
     "cached_groups": SMALL | {"feed", "groups", "passes"},
     "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "solvers", "version"}
@@ -95,7 +99,8 @@ ROOMS = {
     | TERMS,
     "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "solvers", "training"}
     | SMALL,
-    "cli": {"checkpoint", "classes", "config", "evaluate", "interrupts", "io", "io/cache", "io/files", "io/generations"}
+    "cli": {"checkpoint", "classes", "config", "converting", "evaluate", "inspecting", "predicting", "stream"}
+    | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | SMALL,
     "": {"config", "model", "stream", "training", "tuning"},  # the public names

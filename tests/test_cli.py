@@ -290,7 +290,7 @@ def test_sorted_data_is_noticed(run):
         (["train", "-", "-"], 2, ["standard input"]),
         (["predict", "bad.svm", "good.svm"], 5, ["not a streamsvm model"]),
         (["evaluate", "missing.st", "good.svm"], 3, ["missing.st: no such file"]),
-        (["inspect", "good.svm"], 5, ["not a streamsvm model"]),
+        (["inspect", "missing.svm"], 3, ["missing.svm: no such file"]),
         (["config", "validate", "wrong.yaml"], 2, ["wrong.yaml:2"]),
     ],
 )
@@ -373,7 +373,7 @@ def test_config_trains(run, monkeypatch):
     assert model.config["solver"]["passes"] == 2 and model.loss == "hinge" and model.provenance["l2"] == 1e-4
 
 
-@pytest.mark.parametrize("command", ["", "train", "predict", "evaluate", "inspect", "config", "config show"])
+@pytest.mark.parametrize("command", ["", "train", "predict", "evaluate", "inspect", "convert", "config", "config show"])
 def test_help_has_an_example(run, command):
     code, out, _ = run(*command.split(), "--help")
     assert code == 0

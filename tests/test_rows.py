@@ -13,6 +13,7 @@ from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Logistic, SquaredHinge
 from streamsvm.rows import (
     ONE,
+    SHORT,
     pair_axpy,
     rebase,
     rescale,
@@ -21,6 +22,7 @@ from streamsvm.rows import (
     row_dot,
     row_norm2,
     safe_rate,
+    sort_row,
     strided_dot,
 )
 
@@ -172,6 +174,64 @@ def test_a_safe_step_never_makes_the_rows_own_loss_worse(score: float, eta: floa
     slope = loss.slope(score, 1.0)
     moved = score - safe(eta, loss, slope, values, 0, 1, gain) * slope * (float(values[0]) ** 2 + gain)
     assert loss.value(moved, 1.0) <= loss.value(score, 1.0) * (1 + 1e-9)
+
+
+# Sorting.
+
+SPAN = st.sampled_from([3, 300, 2**24, 2**32 - 1])
+
+
+@kernel
+def sorted_part(indices, values, a, b, room):
+    return sort_row(indices[a:b], values[a:b], room)
+
+
+def summed(indices: Vector, values: Vector) -> dict[int, np.float32]:
+    """The slow twin: sums in single precision, in the order written."""
+    sums: dict[int, np.float32] = {}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for index, value in zip(indices.tolist(), values, strict=True):
+            sums[index] = sums[index] + value if index in sums else value
+    return dict(sorted(sums.items()))
+
+
+def sorts_as_its_twin(indices: Vector, values: Vector) -> None:
+    count = len(indices)
+    around = np.array([7, 5, 3], np.uint32)
+    row = np.concatenate([around, indices, around])
+    numbers = np.concatenate([around, values, around]).astype(np.float32)
+    room = np.full(2 * count + 2, 2**64 - 1, np.uint64)
+    kept = sorted_part(row, numbers, 3, 3 + count, room[: 2 * count])
+    sums = summed(indices, values)
+    assert row[3 : 3 + kept].tolist() == list(sums)
+    assert numbers[3 : 3 + kept].tobytes() == np.array(list(sums.values()), np.float32).tobytes()
+    for array in (row, numbers):
+        assert array[[0, 1, 2, -3, -2, -1]].tolist() == [7, 5, 3] * 2, "it wrote past the row"
+    assert (room[-2:] == 2**64 - 1).all(), "it wrote past its room"
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 3 * SHORT), SPAN, st.integers(0, 2**32))
+def test_rows_are_sorted_and_twins_added_up_in_the_order_written(count: int, span: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    indices = rng.integers(0, span, count, endpoint=True).astype(np.uint32)
+    values = (rng.normal(size=count) * 10.0 ** rng.integers(-8, 9, count)).astype(np.float32)
+    sorts_as_its_twin(indices, values)
+    sorts_as_its_twin(np.sort(indices), values)
+    sorts_as_its_twin(np.sort(indices)[::-1].copy(), values)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, SHORT - 1, SHORT, SHORT + 1, 5000])
+def test_every_way_of_sorting_has_its_borders(count: int) -> None:
+    rng = np.random.default_rng(count)
+    values = rng.normal(size=count).astype(np.float32)
+    falling = np.arange(count, 0, -1).astype(np.uint32)
+    for indices in (falling, falling << 24, falling * 0, falling // 2, 2**32 - 1 - falling):
+        sorts_as_its_twin(indices.astype(np.uint32), values)
+    values[: count // 2] = np.float32(-0.0)
+    sorts_as_its_twin(falling, values)
+    values[:] = 3e38
+    sorts_as_its_twin(falling // 3, values)
 
 
 # Batches.

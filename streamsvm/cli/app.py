@@ -12,6 +12,7 @@ from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
 from streamsvm.cli.convert import EPILOG, convert
 from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_from, with_flags
+from streamsvm.cli.inspect_data import DATA_FLAGS
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -193,14 +194,23 @@ def _class_names(model: "Model") -> str:
     return " and ".join(model.class_text(code) for code in range(len(model.classes)))
 
 
-@app.command(epilog="Example: zcat new.svm.gz | streamsvm predict model.safetensors - > labels.txt")
+@app.command(
+    epilog="Examples: zcat new.svm.gz | streamsvm predict model.safetensors - > labels.txt; "
+    "streamsvm predict model.safetensors new.parquet --keep id --scores -o scored.parquet"
+)
 def predict(
     model_file: ModelFile,
     inputs: Sources,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="File to write. [default: standard output]")
+        str | None,
+        typer.Option(
+            "--output", "-o", help="File to write; .csv, .tsv, .jsonl, .parquet: a table. [default: standard output]"
+        ),
     ] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Write scores instead of labels.")] = False,
+    keep: Annotated[
+        str | None, typer.Option(help="Write a table: these columns of the data, as in id,day, then the prediction.")
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Write scores; in a table, beside the labels.")] = False,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write the probability of the second class (logistic models).")
     ] = False,
@@ -208,26 +218,37 @@ def predict(
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
     threads: Threads = None,
+    sets: Sets = None,
 ) -> None:
-    """Predict each row: one line a row, in order. Labels in the data are ignored and may be missing."""
-    if scores and probabilities:
-        raise ConfigError("--scores and --probabilities cannot be combined")
-    settings = _reading_settings(format, on_bad_row, memory, threads)
+    """Predict each row: one line a row, in order. Labels in the data are ignored and may be missing.
+
+    With --keep, or an output that is a table (.csv, .tsv, .jsonl, .parquet, .arrow), a table instead of plain lines.
+    """
+    if scores and probabilities and not keep and not output:
+        raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
+    settings = _reading_settings(format, on_bad_row, memory, threads, sets)
     _say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.io.files import written_atomically
     from streamsvm.model import load_model
+    from streamsvm.predicting import Wish, kept_columns, table_target, write_predictions
     from streamsvm.reading import make_source, test_stream
 
+    wish = Wish(kept_columns(keep), scores, probabilities)
+    table = table_target(expand(output) if output else None, wish.keep)
+    if scores and probabilities and table is None:
+        raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
     model = load_model(expand(model_file), _warn)
     if probabilities and model.loss != "logistic":
         raise ModelError(f"{model_file}: probabilities need --loss logistic; this model was trained with {model.loss}")
-    stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False)
+    stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False, keep=wish.keep)
     what = "scores" if scores else "probabilities" if probabilities else "labels"
     target: Any = written_atomically(expand(output)) if output else nullcontext(sys.stdout.buffer)
     try:
         with target as out, closing(stream.in_order()) as batches:
-            for batch in batches:
+            if table is not None:
+                write_predictions(model, stream, settings, table, wish, out)
+            for batch in batches if table is None else ():
                 out.write(model.prediction_text(batch, what))
                 out.flush()
     except BrokenPipeError:
@@ -256,10 +277,11 @@ def evaluate(
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
     threads: Threads = None,
+    sets: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on labelled data: error, loss, AUC, confusion."""
-    settings = _reading_settings(format, on_bad_row, memory, threads)
+    settings = _reading_settings(format, on_bad_row, memory, threads, sets)
     _say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
@@ -286,21 +308,30 @@ def evaluate(
 
 
 def _reading_settings(
-    format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None
+    format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None, sets: list[str] | None
 ) -> "Settings":
     given = {"format": format, "on_bad_row": on_bad_row, "memory": memory, "threads": threads}
-    return settings_from([], {name: value for name, value in given.items() if value is not None}, [], FLAGS)
+    return settings_from([], {name: value for name, value in given.items() if value is not None}, sets or [], FLAGS)
 
 
-@app.command(epilog="Example: streamsvm inspect model.safetensors --top 20")
+@app.command(
+    epilog="Examples: streamsvm inspect model.safetensors --top 20; streamsvm inspect clicks.csv.gz --label click"
+)
+@with_flags(DATA_FLAGS)
 def inspect(
-    file: Annotated[str, typer.Argument(help="A model, a checkpoint (or the directory of several), or a cache.")],
-    top: Annotated[int, typer.Option(help="How many of the largest weights to show.", min=0)] = 10,
+    file: Annotated[str, typer.Argument(help="A model, a checkpoint (or the directory of several), a cache, or data.")],
+    given: dict[str, Any],
+    top: Annotated[int, typer.Option(help="How many of the largest weights of a model to show.", min=0)] = 10,
+    sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Show what is inside a model, a checkpoint or a cache."""
+    """Show what is inside a model, a checkpoint, a cache or data.
+
+    Of data: its columns and what they would become, how its labels are spread, and its first rows as features. The
+    options say how to read it, as those of train do.
+    """
     from streamsvm.cli.inspect import describe, render
     from streamsvm.config import expand
 
-    found = describe(expand(file), top, _warn)
+    found = describe(expand(file), top, _warn, given, sets or [])
     print(json.dumps(found) if as_json else render(found))

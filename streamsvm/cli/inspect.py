@@ -1,4 +1,4 @@
-"""What is inside a model, a checkpoint or a cache, as data and as text."""
+"""What is inside a model, a checkpoint, a cache or data files, as data and as text."""
 
 import os
 from collections.abc import Callable
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamsvm.cli.inspect_data import describe_source, render_data
 from streamsvm.cli.show import proof
 from streamsvm.errors import ModelError, SourceError
+from streamsvm.io.files import is_directory, names_in
 from streamsvm.io.urls import scheme_of
 
 if TYPE_CHECKING:
@@ -18,22 +20,50 @@ if TYPE_CHECKING:
 ARROW_MAGIC = b"ARROW1"
 
 
-def describe(file: str, top: int, note: Callable[[str], None] = print) -> dict[str, Any]:
-    """What is in a file, or in the newest sound checkpoint of a directory; `note` is told of a damaged one."""
-    if scheme_of(file) is None and not os.path.isdir(file):
-        try:
-            with open(file, "rb") as start:
-                head = start.read(len(ARROW_MAGIC))
-        except OSError as error:
-            raise SourceError(f"{file}: cannot read: {error.strerror or error}") from error
-        if head == ARROW_MAGIC:
-            return _describe_cache(file)
+def describe(
+    file: str,
+    top: int,
+    note: Callable[[str], None] = print,
+    given: dict[str, Any] | None = None,
+    sets: list[str] | None = None,
+) -> dict[str, Any]:
+    """What is in a file, or in the newest sound checkpoint of a directory; `note` is told of a damaged one.
+
+    `given` and `sets` are flags and settings that say how to read data.
+    """
+    kind = kind_of(file)
+    if kind == "cache":
+        return _describe_cache(file)
+    if kind == "data":
+        return describe_source(file, given or {}, sets or [])
     from streamsvm.io.generations import CHECKPOINT, read_newest
     from streamsvm.model import MODEL, model_of
 
     content, shown = read_newest(file, (MODEL, CHECKPOINT), note)
     model = _describe_model(model_of(content, shown), top, file, note)
     return _describe_checkpoint(content, shown) | {"model": model} if content.kind == CHECKPOINT else model
+
+
+def kind_of(file: str) -> str:
+    """model (or checkpoint), cache or data: by the first bytes of a file, or by the names in a directory."""
+    if file.endswith(".safetensors"):
+        return "model"
+    if is_directory(file):
+        names = names_in(file)
+        return "model" if not names or any(name.endswith(".safetensors") for name in names) else "data"
+    if scheme_of(file) is not None or not os.path.isfile(file):  # a glob, a pipe, or nothing at all
+        return "data"
+    try:
+        with open(file, "rb") as start:
+            head = start.read(9)
+    except OSError as error:
+        raise SourceError(f"{file}: cannot read: {error.strerror or error}") from error
+    if head.startswith(ARROW_MAGIC):
+        from streamsvm.io.cache import is_cache
+
+        return "cache" if is_cache(Path(file)) else "data"
+    tensors = head[8:] == b"{" and int.from_bytes(head[:8], "little") < os.path.getsize(file)
+    return "model" if tensors else "data"
 
 
 def _describe_cache(file: str) -> dict[str, Any]:
@@ -139,6 +169,8 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
 
 
 def render(found: dict[str, Any]) -> str:
+    if found["kind"] == "data":
+        return render_data(found)
     if found["kind"] == "cache":
         labels = ", ".join(f"{label:g}" for label in found["labels"])
         lines = [f"cache    {found['rows']:,} rows, {found['features']:,} features, {found['groups']:,} groups"]

@@ -17,12 +17,14 @@ from streamsvm.features.recipe import DENSE, Recipe
 from streamsvm.features.tokens import tokenise
 from streamsvm.hashing import MISSING, cross, sign_of, word_from
 from streamsvm.jit import inlined, kernel, quick
-from streamsvm.rows import sort_row
+from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, sort_row
 
 LARGEST_LABEL = 2.0**24
 TOO_LARGE = "the number does not fit in single precision (largest is 3.4e38)"
 LONGEST_ROW = 1 << 24
-TILE = 64  # rows that are turned from columns into rows at a time
+TILE = np.uint64(64)  # rows that are turned from columns into rows at a time
+
+LOGARITHMS = np.log1p(np.arange(1024.0)).astype(np.float32)
 
 # Where the features of a column are found, for the long way.
 ONE_NUMBER, ONE_WORD, MANY_NUMBERS, MANY_WORDS, MANY_PAIRS = range(5)
@@ -231,8 +233,8 @@ class Assembly:
         kinds = np.array([space.kind for space in spaces], np.int64)
         starts = np.stack([space.starts for space in spaces])
         counts = np.stack([space.counts for space in spaces])
-        firsts = np.array([space.offset for space in spaces], np.int64)
         words, values = _joined(spaces)
+        firsts = np.array([space.offset for space in spaces], np.int64)
         crossed = np.full((len(self._crossed), 3), -1, np.int64)
         for k, group in enumerate(self._crossed):
             crossed[k, : len(group)] = group
@@ -406,10 +408,15 @@ def is_full(numbers, slots, rows):
 
 @kernel
 def log_numbers(numbers):
-    """log(1 + x) of each number, with the sign of x."""
+    """log(1 + x) of each number, with the sign of x; those of small counts are known."""
+    known = len(LOGARITHMS)
     for i in range(len(numbers)):
-        size = np.log1p(np.float64(abs(numbers[i])))
-        numbers[i] = np.float32(size) if numbers[i] >= 0.0 else np.float32(-size)
+        number = numbers[i]
+        if 0.0 <= number < known and number == np.float32(np.int32(number)):
+            numbers[i] = LOGARITHMS[np.int32(number)]
+        else:
+            size = np.log1p(np.float64(abs(number)))
+            numbers[i] = np.float32(size) if number >= 0.0 else np.float32(-size)
 
 
 @kernel
@@ -477,18 +484,32 @@ def align_values(starts, counts, other_starts, values, out):
 
 @kernel
 def assemble_dense(rows, numbers, slots, indptr, indices, values):
-    """Rows that all have the same features."""
-    width = len(slots)
-    for first in range(0, rows, TILE):
-        last = min(first + TILE, rows)
-        for j in range(width):
-            column = numbers[slots[j]]
+    """Rows that all have the same features: a few rows and four columns at a time, which keeps to the cache."""
+    width, count = np.uint64(len(slots)), np.uint64(rows)
+    first = ZERO
+    while first < count:
+        last = min(first + TILE, count)
+        j = ZERO
+        while j + FOUR <= width:
+            one, two = numbers[slots[j]], numbers[slots[j + ONE]]
+            three, four = numbers[slots[j + TWO]], numbers[slots[j + THREE]]
             for i in range(first, last):
-                values[i * width + j] = column[i]
-        for i in range(first, last):
-            indptr[i + 1] = (i + 1) * width
-            for j in range(width):
-                indices[i * width + j] = j
+                k = i * width + j
+                values[k] = one[i]
+                values[k + ONE] = two[i]
+                values[k + TWO] = three[i]
+                values[k + THREE] = four[i]
+            j += FOUR
+        while j < width:
+            one = numbers[slots[j]]
+            for i in range(first, last):
+                values[i * width + j] = one[i]
+            j += ONE
+        first = last
+    for i in range(count):
+        indptr[i + ONE] = (i + ONE) * width
+        for j in range(width):
+            indices[i * width + j] = j
 
 
 @kernel

@@ -7,6 +7,7 @@
 A feature that is missing, or 0, is absent from the row. `wants` is what the recipe needs of a table, as cells.py says.
 """
 
+import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -131,7 +132,8 @@ class Recipe:
         """Plain values; what is not needed is left out."""
         defaults = asdict(Column("", ""))
         columns = [{k: v for k, v in asdict(c).items() if v != defaults[k]} for c in self.columns]
-        return {**asdict(self), "columns": columns}
+        plain: dict[str, Any] = json.loads(json.dumps({**asdict(self), "columns": columns}))  # lists, no tuples
+        return plain
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> "Recipe":

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from streamsvm.batch import Bytes, Float32s
 from streamsvm.cells import (
     INDICES,
+    MISSING_WORDS,
     NUMBER,
     NUMBERS,
     TEXT,
@@ -93,9 +94,11 @@ class ArrowCells:
             if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
                 return hashed(array.cast(pa.string()), want.seed)
             array = array.dictionary_encode()
-        words = np.append(self._dictionary_words(place, want, array.dictionary), np.uint32(MISSING))
+        words = self._dictionary_words(place, want, array.dictionary)
+        found = np.empty(len(array), np.uint32)
         codes = array.indices.fill_null(0) if array.indices.null_count else array.indices
-        found = np.asarray(words[codes.to_numpy(zero_copy_only=False)])
+        if not look_up(words, codes.to_numpy(zero_copy_only=False), found):
+            raise IndexError("a value is not in the dictionary")
         if array.indices.null_count:
             found[~_valid(array.indices)] = MISSING
         return found
@@ -231,9 +234,7 @@ TIME_HINT = "name it in features.ignore, or make columns of the parts that matte
 
 def _spelled_numbers(array: pa.Array, name: str) -> tuple[Float32s, Wrong]:
     """Numbers that are texts, as a file of texts would have them."""
-    from streamsvm.io.csv import MISSING_WORDS
-
-    known = {"": np.nan, "true": 1.0, "false": 0.0, **{word.decode(): np.nan for word in MISSING_WORDS}}
+    known = {"": np.nan, "true": 1.0, "false": 0.0, **dict.fromkeys(MISSING_WORDS, np.nan)}
     encoded = array.cast(pa.large_binary()).dictionary_encode()
     numbers = np.full(len(encoded.dictionary) + 1, np.nan, np.float32)
     bad: dict[int, str] = {}
@@ -347,3 +348,15 @@ def hashed(array: pa.Array, seed: int) -> Uint32s:
 def hash_spans(starts, lengths, text, seed, words):
     for i in range(len(starts)):
         words[i] = word_of(text, starts[i], lengths[i], seed)
+
+
+@kernel
+def look_up(words, codes, out):
+    """The word of each code; whether all codes are there."""
+    sound = True
+    for i in range(len(codes)):
+        code = np.uint64(codes[i])
+        known = code < np.uint64(len(words))
+        sound &= known
+        out[i] = words[code] if known else MISSING
+    return sound

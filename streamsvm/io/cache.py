@@ -256,6 +256,16 @@ def _fits_together(state: dict[str, Any]) -> bool:
     )
 
 
+def is_cache(path: Path) -> bool:
+    """Whether an Arrow file is a cache, or too damaged to tell."""
+    try:
+        with pa.memory_map(str(path)) as file:
+            metadata = pa.ipc.open_file(file).schema.metadata or {}
+    except (pa.ArrowException, OSError):
+        return True
+    return bool(metadata.get(b"format") == FORMAT.encode())
+
+
 class Cache:
     """A complete cache file, mapped into memory."""
 

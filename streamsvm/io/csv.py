@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamsvm.batch import Bytes, Int64s
-from streamsvm.cells import NUMBER, SKIP, TEXT, WORD, Cells, category_text
+from streamsvm.cells import NUMBER, SKIP, TEXT, WORD, Cells, category_text, is_blank, is_missing
 from streamsvm.hashing import word_from, word_of
 from streamsvm.io.decimals import (
     HARD,
@@ -30,14 +30,12 @@ from streamsvm.io.decimals import (
     trailing_zeros,
 )
 from streamsvm.io.decimals import NUMBER as PLAIN
-from streamsvm.io.parsed import LINE, NUMERAL, Fault, found, quoted
+from streamsvm.io.parsed import LINE, NUMERAL, Fault, ParsedCells, found, quoted
 from streamsvm.jit import cold, inlined, kernel
 
 OK, FULL, BAD_NUMBER, NUMBER_RANGE, TOO_FEW, TOO_MANY, OPEN_QUOTE, AFTER_QUOTE = range(8)
 NO_QUOTE = -1
 BOM = b"\xef\xbb\xbf"
-MISSING_WORDS = (b"NA", b"N/A", b"n/a", b"NaN", b"nan", b"null", b"NULL", b"None", b"#N/A", b"-", b"?")
-_MISSING = np.array([int.from_bytes(word, "little") for word in MISSING_WORDS], np.uint64)
 ODD = 4096  # fields at a time that Python must decide
 _FIELD = re.compile(rb"[^\n]{0,240}")
 _TRUE, _FALSE = np.uint64(int.from_bytes(b"true", "little")), np.uint64(int.from_bytes(b"false", "little"))
@@ -53,11 +51,6 @@ class Layout(NamedTuple):
     kept: Int64s  # wants that get the text of a field beside that, or -1
     delimiter: int = 44
     quote: int = 34  # NO_QUOTE: quotes are text
-
-
-class ParsedCells(NamedTuple):
-    lines: int
-    faults: list[Fault]
 
 
 def parse(text: Bytes, start: int, stop: int, layout: Layout, cells: Cells, skip: int = 0) -> ParsedCells:
@@ -221,30 +214,6 @@ def unquote(text, position, stop, quote):
             to += 1
             k += 2 if c == quote else 1
     return start, at - start - doubled, at + 1, newlines
-
-
-@inlined
-def is_blank(c):
-    return c == 32 or 9 <= c <= 13
-
-
-@cold
-def is_missing(text, start, length):
-    """Whether a field of a column of numbers says that there is none."""
-    while length > 0 and is_blank(load8(text, start)):
-        start += 1
-        length -= 1
-    while length > 0 and is_blank(load8(text, start + length - 1)):
-        length -= 1
-    if length == 0:
-        return True
-    if length > 4:
-        return False
-    word = load64(text, start) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))
-    found_one = False
-    for k in range(len(_MISSING)):
-        found_one |= word == _MISSING[k]
-    return found_one
 
 
 @cold

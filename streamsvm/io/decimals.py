@@ -88,8 +88,9 @@ def short_decimal(whole, fraction, digits):
 def long_decimal(text, position, whole, word):
     """whole.fraction with 8 to 16 fraction digits, of which `word` has the first eight, and how many there are.
 
-    The double may be off by two roundings, which only matters next to the border between two float32: there, and where
-    more digits follow, the count is 0 and `read_number` has to do it.
+    The double may be off by two roundings, which only matters next to the border between two float32: there the count
+    is 0, and `read_number` has to do it. At most 16 digits are looked at: if one more follows, this is not the number,
+    and `read_number` has to do it, too. Callers see that because a digit stands where the number should have ended.
     """
     mantissa = whole * np.uint64(100000000) + whole_from(word)
     word = load64(text, position + 8)

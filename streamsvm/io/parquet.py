@@ -1,7 +1,8 @@
 """Parquet files to record batches: the wanted columns only, a few thousand rows at a time, from any row on.
 
-Row groups are read one after the other with `ParquetFile.iter_batches`, which holds no more than it hands out. Columns
-of strings that the file has dictionary-encoded stay so, because hashing a dictionary is much less work than a column.
+Row groups are read with `ParquetFile.iter_batches`, which holds no more than it hands out, each on one thread: where
+there are several, readers.py has several row groups read at a time. Columns of strings that the file has dictionary-
+encoded stay so, because hashing a dictionary is much less work than hashing a column.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from streamsvm.io.urls import is_local, reason
 READ_AHEAD = 1 << 20
 FEWEST_ROWS = 64  # in a piece
 CELL_BYTES = 40  # that a value takes on its way: as Arrow has it, as a cell, and as a feature
+AT_ONCE = 8  # pieces that are decoded at once
+DECODED_SHARE = 4  # of what a value takes on its way, Arrow's form of it is this part
 GROWTH = 10  # how much more memory a value takes on its way than it does in Arrow
 
 
@@ -85,6 +88,34 @@ def _cost(group: Any, columns: list[str]) -> float:
     return float(size / group.num_rows)
 
 
+class Group(NamedTuple):
+    """A row group: its number, the rows of the file before it, how many it has, and what a row takes."""
+
+    number: int
+    first: int
+    rows: int
+    cost: float  # bytes of a row on its way
+    stored: float  # bytes of a row in the file
+
+    @property
+    def size(self) -> float:
+        """Bytes of all its rows, as Arrow has them."""
+        return self.rows * self.cost / DECODED_SHARE
+
+
+def parquet_groups(file: pq.ParquetFile, columns: list[str], start: int = 0) -> list[Group]:
+    """The row groups of a file that have rows from row `start` on."""
+    found = []
+    before = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        if before + group.num_rows > start:
+            stored = sum(group.column(k).total_compressed_size for k in range(group.num_columns))
+            found.append(Group(number, before, group.num_rows, _cost(group, columns), stored / group.num_rows))
+        before += group.num_rows
+    return found
+
+
 def parquet_pieces(
     part: Part, columns: list[str], words: frozenset[str], rows: int, start: int = 0, room: int = 1 << 62
 ) -> Iterator[TablePiece]:
@@ -94,25 +125,28 @@ def parquet_pieces(
     """
     with open_parquet(part, words) as file:
         refuse_twins(file.schema_arrow.names, columns, part)
-        before = 0
-        for group in range(file.metadata.num_row_groups):
-            found = file.metadata.row_group(group)
-            if before + found.num_rows > start:
-                stored = sum(found.column(k).total_compressed_size for k in range(found.num_columns))
-                most = fitting_rows(rows, _cost(found, columns), room)
-                yield from _group_pieces(part, file, group, columns, most, before, start, stored / found.num_rows)
-            before += found.num_rows
+        for group in parquet_groups(file, columns, start):
+            yield from group_pieces(part, file, group, columns, rows, start, room)
 
 
-def _group_pieces(
-    part: Part, file: pq.ParquetFile, group: int, columns: list[str], rows: int, first: int, start: int, cost: float
+def group_pieces(
+    part: Part, file: pq.ParquetFile, group: Group, columns: list[str], rows: int, start: int, room: int
 ) -> Iterator[TablePiece]:
+    """The rows of a row group from row `start` of the file on.
+
+    Several pieces are decoded at once, and share what they have in common: Arrow makes the dictionary of a column anew
+    for every batch, however few rows that has.
+    """
+    most = fitting_rows(rows, group.cost, room)
+    first = group.first
     try:
-        for record in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns, use_threads=False):
-            skipped = max(0, min(record.num_rows, start - first))
-            if skipped < record.num_rows:
-                kept = record.slice(skipped)
-                yield TablePiece(kept, first + skipped, group, int(cost * kept.num_rows))
+        records = file.iter_batches(
+            batch_size=most * AT_ONCE, row_groups=[group.number], columns=columns, use_threads=False
+        )
+        for record in records:
+            for at in range(max(0, start - first), record.num_rows, most):
+                piece = record.slice(at, most)
+                yield TablePiece(piece, first + at, group.number, int(group.stored * piece.num_rows))
             first += record.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{part.shown}: row group {group}, row {first}: {reason(error, part.url)}") from error
+        raise SourceError(f"{part.shown}: row group {group.number}, row {first}: {reason(error, part.url)}") from error

@@ -26,6 +26,13 @@ class Parsed(NamedTuple):
     kept: list[list[str]] | None = None  # columns of a table that were asked for, row by row
 
 
+class ParsedCells(NamedTuple):
+    """What a parser of tables says; the rows are in the cells that it was given."""
+
+    lines: int
+    faults: list[Fault]
+
+
 def found(pattern: re.Pattern[bytes], text: Bytes, position: int) -> bytes:
     """What `pattern` matches at `position`."""
     match = pattern.match(text.data, position)

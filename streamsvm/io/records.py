@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from streamsvm.cells import MISSING_WORDS
 from streamsvm.errors import DataError
 from streamsvm.io.arrow_cells import is_list
 from streamsvm.io.arrow_table import arrow_pieces, arrow_schema
 from streamsvm.io.cell_text import plain
-from streamsvm.io.csv import MISSING_WORDS, first_row
+from streamsvm.io.csv import first_row
 from streamsvm.io.parquet import TablePiece, open_parquet, parquet_pieces, parquet_schema
 from streamsvm.io.parts import Part
 from streamsvm.io.sampling import first_fields, first_lines
@@ -211,7 +212,7 @@ class CsvTable:
         """Texts as what the schema says. Words such as NA stand for numbers that are missing."""
         arrays: list[pa.Array] = []
         wrong: dict[int, str] = {}
-        absent = pa.array([word.decode() for word in MISSING_WORDS])
+        absent = pa.array(MISSING_WORDS)
         for field, array in zip(self.schema, texts.columns, strict=True):
             if not pa.types.is_string(field.type):
                 array = pc.utf8_trim_whitespace(array)
