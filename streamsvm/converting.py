@@ -10,7 +10,7 @@ Text is made on several threads and written in order. The output has its name wh
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import IO, Any, NamedTuple
 
@@ -145,25 +145,23 @@ def _rows(settings: Settings, source: Source, format: str, target: Target, repor
         features=features,
     )
     with target.opened() as out, closing(stream.in_order()) as batches:
-        write, finish = _row_writer(target, out, settings.run.memory)
-        for batch in batches:
-            write(batch)
-            report(stream.tally)
-        finish()
+        writer, piece_of = _row_writer(target, out, settings.run.memory)
+        with writer:
+            for batch in batches:
+                writer.write(piece_of(batch))
+                report(stream.tally)
     return stream.tally
 
 
-def _row_writer(target: Target, out: IO[bytes], memory: int) -> tuple[Callable[[Any], None], Callable[[], None]]:
-    """What writes a batch, and what ends the file."""
+def _row_writer(target: Target, out: IO[bytes], memory: int) -> tuple[Any, Callable[[Any], Any]]:
+    """A writer, and what makes of a batch what it writes."""
     from streamsvm.io.writers import TextOut, rows_record, rows_schema, table_writer
 
     styles = {"libsvm": row_text.LIBSVM, "vw": row_text.VW, "jsonl": row_text.JSON}
     if target.format in styles:
-        text = TextOut(out, target.codec)
         style = styles[target.format]
-        return lambda batch: text.write(row_text.rows_text(batch, style)), text.finish
-    table = table_writer(out, rows_schema(), target.format, codec=None, memory=memory)
-    return lambda batch: table.write(rows_record(batch)), table.finish
+        return TextOut(out, target.codec), lambda batch: row_text.rows_text(batch, style)
+    return table_writer(out, rows_schema(), target.format, codec=None, memory=memory), rows_record
 
 
 # Tables.
@@ -325,16 +323,16 @@ def _tables(settings: Settings, source: Source, format: str, target: Target, rep
             writer: Any = table_writer(out, table.schema, target.format, codec=None, memory=settings.run.memory)
         else:
             writer = TextOut(out, target.codec)
-            if recipe is None:
+        with writer, closing(_made(table, lines, settings, tally)) as pieces:
+            if lines is not None and recipe is None:
                 writer.write(text_start(table.schema, target.format, target.delimiter))
-        for made in _made(table, lines, settings, tally):
-            writer.write(made.record if lines is None else made.text)
-            report(tally)
-        writer.finish()
+            for made in pieces:
+                writer.write(made.record if lines is None else made.text)
+                report(tally)
     return tally
 
 
-def _made(table: _Table, lines: Any, settings: Settings, tally: Tally) -> Iterator[_Made]:
+def _made(table: _Table, lines: Any, settings: Settings, tally: Tally) -> Generator[_Made, None, None]:
     """The pieces of a table, in order, up to the limit."""
     limit = settings.data.limit
 

@@ -10,6 +10,7 @@ of VW text reads VW text.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from streamsvm.cells import MISSING_WORDS
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.batch import Batch
+from streamsvm.cells import category_text, number_text
 from streamsvm.classes import shown_label
 from streamsvm.config import Settings
 from streamsvm.dialects import HEAD, Plan, csv_options, looked_at, training_plan
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.planning import Seen, Wishes, plan
 from streamsvm.features.recipe import Recipe
+from streamsvm.hashing import word_from
 from streamsvm.io import vw
 from streamsvm.io.csv import first_row
 from streamsvm.io.row_text import number_texts
@@ -37,6 +39,7 @@ _BECOMES = {
     "text": "words of a text",
     "sparse": "indices as written",
 }
+Values = dict[str, list[Any]]
 _ALONE = "the label, whichever it is"
 
 
@@ -62,17 +65,20 @@ def describe_data(settings: Settings, source: Source) -> dict[str, Any]:
         plan = training_plan(settings, source, None, found["notes"].append)
     except (ConfigError, DataError) as error:
         found["problem"] = str(error)
+    values: Values = {}
     if format not in ("libsvm", "vw"):
-        found |= _table(settings, source, format, plan)
+        table, values = _table(settings, source, format, plan)
+        found |= table
     if plan is not None:
-        found |= _sample(settings, source, plan)
+        found |= _sample(settings, source, plan, values)
     return found
 
 
 # Columns.
 
 
-def _table(settings: Settings, source: Source, format: str, plan: Plan | None) -> dict[str, Any]:
+def _table(settings: Settings, source: Source, format: str, plan: Plan | None) -> tuple[dict[str, Any], Values]:
+    """What is known of the columns, and their first values."""
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
     seen = looked_at(source, format, csv)
     values, types = _first_values(source, format, csv, seen)
@@ -96,12 +102,10 @@ def _table(settings: Settings, source: Source, format: str, plan: Plan | None) -
         table |= {"delimiter": chr(csv.delimiter), "header": csv.header}
     if recipe is not None:
         table |= {"label": recipe.label, "weight": recipe.weight, "hash_bits": recipe.hash_bits}
-    return table
+    return table, values
 
 
-def _first_values(
-    source: Source, format: str, csv: CsvOptions, seen: dict[str, Seen]
-) -> tuple[dict[str, list[Any]], dict[str, str]]:
+def _first_values(source: Source, format: str, csv: CsvOptions, seen: dict[str, Seen]) -> tuple[Values, dict[str, str]]:
     """The first values of each column, and what type it has."""
     from streamsvm.io.records import stored_schema
     from streamsvm.io.sampling import first_fields, first_objects, first_records, leaves
@@ -164,7 +168,7 @@ def _example(value: Any) -> Any:
 # Rows.
 
 
-def _sample(settings: Settings, source: Source, plan: Plan) -> dict[str, Any]:
+def _sample(settings: Settings, source: Source, plan: Plan, values: Values) -> dict[str, Any]:
     """Labels and features of up to SAMPLE rows, and the first few rows."""
     dialect = plan.dialect
     if isinstance(dialect, vw.Dialect) or (isinstance(dialect, TableDialect) and dialect.recipe.hashed):
@@ -186,9 +190,9 @@ def _sample(settings: Settings, source: Source, plan: Plan) -> dict[str, Any]:
     for batch in stream.in_order():
         if not first:
             labels = [_label(float(label), plan) for label in batch.labels[:SHOWN_ROWS]]
-            first = _named_rows(batch, stream, plan)
-        values, times = np.unique(batch.labels, return_counts=True)
-        for value, count in zip(values.tolist(), times.tolist(), strict=True):
+            first = _named_rows(batch, stream, plan, values)
+        found, times = np.unique(batch.labels, return_counts=True)
+        for value, count in zip(found.tolist(), times.tolist(), strict=True):
             if value in counts or len(counts) < MOST_LABELS:
                 counts[value] = counts.get(value, 0) + count
         features += batch.features
@@ -212,7 +216,28 @@ def _label(value: float, plan: Plan) -> str:
     return classes[int(value)] if classes else shown_label(value)
 
 
-def _named_rows(batch: Batch, stream: Stream, plan: Plan) -> list[list[dict[str, Any]]]:
+def _category(item: Any, number: bool) -> str:
+    """The text of an item that is a category (cells.py)."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, (int, float)):
+        return number_text(item)
+    return category_text(str(item)) if number else str(item)
+
+
+def _items(recipe: Recipe, values: Values) -> set[tuple[int, int, str]]:
+    """Index, sign and name of the items of lists in the first rows, which nobody else notes."""
+    found = set()
+    for column, want in zip(recipe.columns, recipe.wants(), strict=False):
+        lists = values.get(column.name, [])[:SHOWN_ROWS] if column.kind == "words" else []
+        for item in (item for items in lists if isinstance(items, list) for item in items if item is not None):
+            word = word_from(_category(item, want.number), want.seed)
+            index = recipe.dense + (word & (1 << (recipe.hash_bits or 0)) - 1)
+            found.add((index, -1 if word >> 31 else 1, f"{column.name}={item}"))
+    return found
+
+
+def _named_rows(batch: Batch, stream: Stream, plan: Plan, values: Values) -> list[list[dict[str, Any]]]:
     """The features of the first rows, with their names where they have any.
 
     The value is that in the data; in the row of a hashed feature it is multiplied by the sign.
@@ -221,6 +246,9 @@ def _named_rows(batch: Batch, stream: Stream, plan: Plan) -> list[list[dict[str,
     signs: dict[int, int] = {}
     if isinstance(plan.dialect, TableDialect) and not plan.dialect.recipe.as_written:
         names = {index: [name] for index, name in enumerate(plan.dialect.recipe.dense_names())}
+        for index, sign, name in _items(plan.dialect.recipe, values):
+            names.setdefault(index, []).append(name)
+            signs[index] = sign
     named = stream.named()
     if named is not None:
         for index, sign, name in zip(named.indices.tolist(), named.signs.tolist(), named.names, strict=True):

@@ -59,13 +59,12 @@ def write_predictions(
     types = column_types(source.parts[0], format_of(source, settings.data.format), wish.keep)
     kind, take = _class_column(model)
     schema = prediction_schema(types, dict.fromkeys(wish.added, "number") | {"prediction": kind})
-    table = table_writer(
+    writer = table_writer(
         out, schema, target.format, codec=target.codec, delimiter=target.delimiter, memory=settings.run.memory
     )
-    with closing(stream.in_order()) as batches:
+    with writer as table, closing(stream.in_order()) as batches:
         for batch in batches:
             table.write(prediction_record(schema, [*stream.kept, *_columns(model, batch, wish, take)]))
-    table.finish()
 
 
 def _columns(model: Model, batch: Batch, wish: Wish, take: Callable[[Any], Any]) -> list[Any]:

@@ -392,7 +392,7 @@ class RecordReader(Reader[RecordPiece]):
         words = frozenset(want.name for want in self._table.wants if want.kind == WORD and not want.number)
         with open_parquet(part, words) as file:
             refuse_twins(file.schema_arrow.names, self._columns, part)
-            groups = parquet_groups(file, self._columns, start)
+            groups = parquet_groups(part, file, self._columns, start)
             largest = max((group.size for group in groups), default=0)
             if self._decoders == 1 or len(groups) == 1 or largest * (self._decoders + 1) > self._memory:
                 for group in groups:

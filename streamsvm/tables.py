@@ -40,7 +40,7 @@ class TableDialect(NamedTuple):
         return {
             "format": self.format,
             "features": self.recipe.as_json(),
-            "csv": list(self.csv),
+            "csv": [*self.csv[:3], list(self.csv.fields)],
             "absent": self.absent,
             "limit": self.limit,
         }

@@ -63,7 +63,7 @@ ROOMS = {
     "groups": SMALL | {"pool"},
     "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "shuffle"},
     "features": SMALL | {"cells", "hashing", "rows"},
-    "tables": SMALL | {"cells", "features", "io"},
+    "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
     "shuffle": SMALL,
     "weighting": SMALL,
@@ -78,12 +78,13 @@ ROOMS = {
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "shuffle", "solvers"},
     "first_rows": SMALL,
-    "dialects": SMALL | {"config", "features", "io", "model", "readers", "stream", "tables"},
+    "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
     | {"tables"},
     "predicting": {"batch", "config", "converting", "errors", "io", "model", "stream"},
-    "inspecting": {"batch", "classes", "config", "dialects", "errors", "features", "io", "reading", "stream", "tables"},
+    "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
+    | {"stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
     "cached_groups": SMALL | {"feed", "groups", "passes"},
     "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "solvers", "version"}

@@ -195,7 +195,7 @@ def _class_names(model: "Model") -> str:
 
 
 @app.command(
-    epilog="Examples: zcat new.svm.gz | streamsvm predict model.safetensors - > labels.txt; "
+    epilog="Example: zcat new.svm.gz | streamsvm predict model.safetensors - > labels.txt; "
     "streamsvm predict model.safetensors new.parquet --keep id --scores -o scored.parquet"
 )
 def predict(
@@ -315,7 +315,7 @@ def _reading_settings(
 
 
 @app.command(
-    epilog="Examples: streamsvm inspect model.safetensors --top 20; streamsvm inspect clicks.csv.gz --label click"
+    epilog="Example: streamsvm inspect model.safetensors --top 20; streamsvm inspect clicks.csv.gz --label click"
 )
 @with_flags(DATA_FLAGS)
 def inspect(

@@ -17,7 +17,7 @@ TARGETS = ("auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
 NAMES = ("format", "label", "weight", "columns", "delimiter", "limit", "on_bad_row", "memory", "threads")
 CONVERT_FLAGS = {name: FLAGS[name] for name in NAMES}
 EPILOG = (
-    "Examples: streamsvm convert clicks.csv.gz clicks.parquet; "
+    "Example: streamsvm convert clicks.csv.gz clicks.parquet; "
     "streamsvm convert 'part-*.parquet' all.svm --label click; zcat a.svm.gz | streamsvm convert - rows.arrow"
 )
 EVERY_SECONDS = 15.0
@@ -25,12 +25,16 @@ EVERY_SECONDS = 15.0
 
 @with_flags(CONVERT_FLAGS)
 def convert(
-    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Files, globs, directories, urls, or -.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="IN", help="Files, globs, directories, urls, or -.")],
     output: Annotated[str, typer.Argument(metavar="OUT", help="File to write, or - with --to.")],
     given: dict[str, Any],
     to: Annotated[
         str,
-        typer.Option(help=f"{', '.join(TARGETS)}. [default: by the ending of OUT]", autocompletion=complete(*TARGETS)),
+        typer.Option(
+            help=f"{', '.join(TARGETS)}. [default: by the ending of OUT]",
+            show_default=False,
+            autocompletion=complete(*TARGETS),
+        ),
     ] = "auto",
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, as in --set features.hash_bits=24.")

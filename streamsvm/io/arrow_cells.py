@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from streamsvm.batch import Bytes, Float32s
 from streamsvm.cells import (
     INDICES,
+    LARGEST_WHOLE,
     MISSING_WORDS,
     NUMBER,
     NUMBERS,
@@ -94,6 +95,8 @@ class ArrowCells:
             if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
                 return hashed(array.cast(pa.string()), want.seed)
             array = array.dictionary_encode()
+        if array.indices.null_count == len(array):  # the dictionary may be empty
+            return np.zeros(len(array), np.uint32)
         words = self._dictionary_words(place, want, array.dictionary)
         found = np.empty(len(array), np.uint32)
         codes = array.indices.fill_null(0) if array.indices.null_count else array.indices
@@ -270,12 +273,18 @@ def categories(values: pa.Array, want: Want) -> list[bytes]:
     kind = values.type
     if _is_text(kind):
         found = values.cast(pa.large_binary()).to_pylist()
-    elif pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 in single precision is written 0.1, too
-        short = np.float16 if pa.types.is_float16(kind) else np.float32
-        found = [None if value is None else float(str(short(value))) for value in values.to_pylist()]
+    elif pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        found = [_as_written(value, np.dtype(kind.to_pandas_dtype()).type) for value in values.to_pylist()]
     else:
         found = values.to_pylist()
     return [category(value, want) for value in found]
+
+
+def _as_written(value: float | None, precision: Any) -> float | None:
+    """The number that a text has for one of less than double precision: 0.1 is written 0.1 in all of them."""
+    if value is None or (abs(value) <= LARGEST_WHOLE and value == int(value)):
+        return value
+    return float(str(precision(value)))
 
 
 def category(value: Any, want: Want) -> bytes:

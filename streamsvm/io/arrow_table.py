@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from streamsvm.errors import SourceError
-from streamsvm.io.parquet import GROWTH, TablePiece, fitting_rows, opened, refuse_twins
+from streamsvm.io.parquet import DAMAGE, GROWTH, TablePiece, fitting_rows, opened, refuse_twins
 from streamsvm.io.parts import Part, open_part
 from streamsvm.io.urls import is_local, reason
 
@@ -24,8 +24,8 @@ def arrow_pieces(
     A piece has up to `rows` rows, and fewer where they would take more than `room` bytes on their way.
     """
     schema, records = _readers(part)
-    refuse_twins([field.name for field in schema], columns, part)
-    kept = [field.name for field in schema if any(c == field.name or c.startswith(f"{field.name}.") for c in columns)]
+    refuse_twins(schema.names, columns, part)
+    kept = [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
     first = number = 0
     try:
         for number, record in enumerate(records):
@@ -36,7 +36,7 @@ def arrow_pieces(
                 piece = record.slice(at, most).select(kept)
                 yield TablePiece(piece, first + at, number, int(cost * piece.num_rows))
             first += record.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise SourceError(f"{part.shown}: record batch {number}: {reason(error, part.url)}") from error
 
 
@@ -47,11 +47,17 @@ def _readers(part: Part) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
             file = pa.memory_map(part.url.split("://", 1)[-1]) if is_local(part.url) else opened(part)
             if file.read(len(MAGIC)) == MAGIC:
                 reader = pa.ipc.open_file(file)
-                return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
+                return _named(reader.schema), (reader.get_batch(k) for k in range(reader.num_record_batches))
             file.seek(0)
         else:
             file = pa.PythonFile(open_part(part), mode="r")
         stream = pa.ipc.open_stream(file)
-        return stream.schema, iter(stream)
-    except (pa.ArrowException, OSError) as error:
+        return _named(stream.schema), iter(stream)
+    except DAMAGE as error:
         raise SourceError(f"{part.shown}: cannot read this Arrow file: {reason(error, part.url)}") from error
+
+
+def _named(schema: pa.Schema) -> pa.Schema:
+    """The schema, if Python can read its names."""
+    assert schema.names is not None
+    return schema

@@ -4,8 +4,7 @@ A field may stand in quotes, with "" for a quote inside, and with newlines; othe
 have as many fields as there are columns. Blank lines are skipped. Blocks are cut at ends of rows: where a block has no
 quote at all, that is the last newline; else the quotes are followed from the block's beginning (`last_row_end`).
 
-Numbers may be missing: an empty field, or one of MISSING_WORDS. Texts are never missing but where they are empty, so
-that NA is a country and None a name.
+Numbers may be missing, as cells.py says. Texts are never missing but where they are empty.
 """
 
 import re

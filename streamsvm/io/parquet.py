@@ -16,6 +16,7 @@ from streamsvm.io.parts import Part, open_part
 from streamsvm.io.urls import is_local, reason
 
 READ_AHEAD = 1 << 20
+DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError)  # what a broken file makes Arrow raise
 FEWEST_ROWS = 64  # in a piece
 CELL_BYTES = 40  # that a value takes on its way: as Arrow has it, as a cell, and as a feature
 AT_ONCE = 8  # pieces that are decoded at once
@@ -50,7 +51,7 @@ def open_parquet(part: Part, words: frozenset[str] = frozenset()) -> pq.ParquetF
             return plain
         plain.close()
         return pq.ParquetFile(opened(part), read_dictionary=dictionaries, buffer_size=READ_AHEAD)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
 
 
@@ -103,8 +104,15 @@ class Group(NamedTuple):
         return self.rows * self.cost / DECODED_SHARE
 
 
-def parquet_groups(file: pq.ParquetFile, columns: list[str], start: int = 0) -> list[Group]:
+def parquet_groups(part: Part, file: pq.ParquetFile, columns: list[str], start: int = 0) -> list[Group]:
     """The row groups of a file that have rows from row `start` on."""
+    try:
+        return _groups(file, columns, start)
+    except DAMAGE as error:
+        raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
+
+
+def _groups(file: pq.ParquetFile, columns: list[str], start: int) -> list[Group]:
     found = []
     before = 0
     for number in range(file.metadata.num_row_groups):
@@ -125,7 +133,7 @@ def parquet_pieces(
     """
     with open_parquet(part, words) as file:
         refuse_twins(file.schema_arrow.names, columns, part)
-        for group in parquet_groups(file, columns, start):
+        for group in parquet_groups(part, file, columns, start):
             yield from group_pieces(part, file, group, columns, rows, start, room)
 
 
@@ -148,5 +156,5 @@ def group_pieces(
                 piece = record.slice(at, most)
                 yield TablePiece(piece, first + at, group.number, int(group.stored * piece.num_rows))
             first += record.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise SourceError(f"{part.shown}: row group {group.number}, row {first}: {reason(error, part.url)}") from error

@@ -21,15 +21,16 @@ from streamsvm.io.arrow_cells import is_list
 from streamsvm.io.arrow_table import arrow_pieces, arrow_schema
 from streamsvm.io.cell_text import plain
 from streamsvm.io.csv import first_row
+from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parquet import TablePiece, open_parquet, parquet_pieces, parquet_schema
 from streamsvm.io.parts import Part
-from streamsvm.io.sampling import first_fields, first_lines
+from streamsvm.io.sampling import first_fields
 
 PIECE_BYTES = 1 << 21
 MOST_ROWS = 1 << 16
 _TYPES = (
-    (re.compile(r"-?(0|[1-9][0-9]{0,17})"), pa.int64()),
-    (re.compile(r"-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?(?<=[0-9.])|nan"), pa.float64()),
+    (re.compile(r"-?(0|[1-9][0-9]{0,18})"), pa.int64()),
+    (re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][+-]?[0-9]+)?|-?[1-9][0-9]*\.?[eE][+-]?[0-9]+|nan"), pa.float64()),
     (re.compile(r"true|false"), pa.bool_()),
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), pa.date32()),
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"), pa.timestamp("us")),
@@ -156,7 +157,8 @@ def _csv_type(values: set[str]) -> pa.DataType:
     for number, (pattern, kind) in enumerate(_TYPES):
         patterns = [pattern, _TYPES[0][0]] if number == 1 else [pattern]
         if values and all(any(one.fullmatch(value) for one in patterns) for value in values):
-            return kind
+            fits = number > 0 or all(-(1 << 63) <= int(value) < 1 << 63 for value in values)
+            return kind if fits else pa.string()
     return pa.string()
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 from streamsvm.errors import DataError, SourceError
 from streamsvm.io.arrow_cells import column_of, is_bytes, is_list
 from streamsvm.io.csv import rows_of_text
+from streamsvm.io.first_lines import ROWS, TEXT, first_lines
 from streamsvm.io.parts import Part
+from streamsvm.io.urls import reason
 
-ROWS = 5000
 CELLS = 500_000
-TEXT = 1 << 22  # bytes of a text that are looked at
 
 Columns = dict[str, list[Any]]
 
@@ -26,7 +26,10 @@ def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
     if part.size is None:
         raise SourceError(f"{part.shown}: {format} data is looked at before it is read: save it as a file first")
     schema = parquet_schema(part) if format == "parquet" else arrow_schema(part)
-    kinds = {name: _kind(kind) for name, kind in leaves(schema)}
+    try:
+        kinds = {name: _kind(kind) for name, kind in leaves(schema)}
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{part.shown}: the file is damaged: {reason(error)}") from error
     columns: Columns = {name: [] for name in kinds}
     rows = max(20, min(ROWS, CELLS // max(len(kinds), 1)))
     if format == "parquet":
@@ -34,6 +37,7 @@ def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
     else:
         pieces = arrow_pieces(part, schema.names, rows)
     for piece in pieces:
+        _refuse_damaged(piece.record, part)
         for name, kind in kinds.items():
             if kind not in ("time", "other"):
                 columns[name] += _values(column_of(piece.record.slice(0, rows), name))
@@ -41,6 +45,15 @@ def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
         if rows <= 0:
             break
     return columns, kinds
+
+
+def _refuse_damaged(record: pa.RecordBatch, part: Part) -> None:
+    """Python trusts what Arrow files say of themselves."""
+    try:
+        record.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise SourceError(f"{part.shown}: the file is damaged: {reason(error)}") from error
 
 
 def _values(array: pa.Array) -> list[Any]:
@@ -81,13 +94,6 @@ def _kind(kind: pa.DataType) -> str:
             _kind(kind.value_type), "other"
         )
     return "nothing" if pa.types.is_null(kind) else "other"
-
-
-def first_lines(text: bytes) -> list[str]:
-    """The whole lines at the beginning of a text, without those that are blank."""
-    end = len(text) if len(text) < TEXT else text.rfind(b"\n") + 1 or len(text)
-    lines = text[:end].decode("utf-8-sig", "replace").split("\n", ROWS)
-    return [line.rstrip("\r") for line in lines[:ROWS] if line.strip()]
 
 
 def first_objects(text: bytes, shown: str) -> Columns:

@@ -5,8 +5,8 @@ from itertools import islice
 
 from streamsvm.errors import ConfigError
 from streamsvm.io.csv import NO_QUOTE, rows_of_text
+from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parts import open_part
-from streamsvm.io.sampling import first_lines
 from streamsvm.io.source import Source
 
 FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")

@@ -4,6 +4,7 @@ Every writer takes pieces in order and needs memory for a few of them only. Whoe
 when all is written (io/files.py).
 """
 
+import io
 from abc import ABC, abstractmethod
 from typing import IO, Any
 
@@ -19,31 +20,75 @@ ROW_GROUP_BYTES = 64 << 20  # of a Parquet file, as Arrow has them
 ROW_GROUP_ROWS = 1 << 20
 
 
-class TableWriter(ABC):
-    """Record batches of one schema, one after the other."""
+class Sink(io.RawIOBase):
+    """A file that forgets what is written after it was given up: writers want to write an end, whatever happens."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out: IO[bytes] | None = out
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: Any) -> int:
+        size = memoryview(text).nbytes
+        if self._out is not None:
+            self._out.write(text)
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        if self._out is not None:
+            self._out.flush()
+
+    def give_up(self) -> None:
+        self._out = None
+
+
+class Writer(ABC):
+    """Pieces, one after the other. At the end of a `with` block the file is finished, or given up after an error."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self.sink = Sink(out)
 
     @abstractmethod
-    def write(self, record: pa.RecordBatch) -> None: ...
+    def write(self, piece: Any) -> None: ...
 
     @abstractmethod
     def finish(self) -> None:
         """Write what is left, and the end of the file; the file itself stays open."""
 
+    def __enter__(self) -> "Writer":
+        return self
 
-class ParquetTable(TableWriter):
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.sink.give_up()
+        try:
+            self.finish()
+        except Exception:
+            if kind is None:
+                raise
+
+
+class ParquetTable(Writer):
     """Row groups of some 64 MB, or of what the memory allows."""
 
     def __init__(self, out: IO[bytes], schema: pa.Schema, memory: int = 1 << 30) -> None:
-        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+        super().__init__(out)
+        self._writer = pq.ParquetWriter(self.sink, schema, compression="zstd")
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = self._rows = 0
         self._most = max(1 << 20, min(ROW_GROUP_BYTES, memory // 12))
 
-    def write(self, record: pa.RecordBatch) -> None:
-        self._waiting.append(record)
-        self._bytes += record.nbytes
-        self._rows += record.num_rows
+    def write(self, piece: pa.RecordBatch) -> None:
+        self._waiting.append(piece)
+        self._bytes += piece.nbytes
+        self._rows += piece.num_rows
         if self._bytes >= self._most or self._rows >= ROW_GROUP_ROWS:
             self._flush()
 
@@ -58,27 +103,28 @@ class ParquetTable(TableWriter):
         self._writer.close()
 
 
-class ArrowTable(TableWriter):
+class ArrowTable(Writer):
     def __init__(self, out: IO[bytes], schema: pa.Schema) -> None:
-        self._writer = pa.ipc.new_file(out, schema)
+        super().__init__(out)
+        self._writer = pa.ipc.new_file(pa.PythonFile(self.sink, mode="w"), schema)
 
-    def write(self, record: pa.RecordBatch) -> None:
-        self._writer.write_batch(record)
+    def write(self, piece: pa.RecordBatch) -> None:
+        self._writer.write_batch(piece)
 
     def finish(self) -> None:
         self._writer.close()
 
 
-class TextOut:
+class TextOut(Writer):
     """Bytes, compressed as the name of the file says."""
 
     def __init__(self, out: IO[bytes], codec: str | None = None) -> None:
-        self._plain = out
-        self._out = compressed(out, codec) if codec else out
+        super().__init__(out)
+        self._out = compressed(self.sink, codec) if codec else self.sink
         self._codec = codec
 
-    def write(self, text: bytes | memoryview) -> None:
-        self._out.write(text)
+    def write(self, piece: bytes | memoryview) -> None:
+        self._out.write(piece)
 
     def flush(self) -> None:
         """For whoever waits at the other end of a pipe."""
@@ -87,22 +133,29 @@ class TextOut:
     def finish(self) -> None:
         if self._codec:
             self._out.close()
-        self._plain.flush()
+        self.sink.flush()
 
 
-class TextTable(TableWriter):
+class TextTable(Writer):
     """Records as lines of text, for those that have them as records."""
 
-    def __init__(self, out: TextOut, schema: pa.Schema, format: str, delimiter: str) -> None:
-        self._out = out
+    def __init__(self, out: IO[bytes], codec: str | None, schema: pa.Schema, format: str, delimiter: str) -> None:
+        self._out = TextOut(out, codec)
+        self.sink = self._out.sink
         self._lines = line_maker(schema, format, delimiter)
-        self._out.write(text_start(schema, format, delimiter))
+        self._start = text_start(schema, format, delimiter)  # written with the first rows, which may not be readable
 
-    def write(self, record: pa.RecordBatch) -> None:
-        self._out.write(self._lines(record))
+    def write(self, piece: pa.RecordBatch) -> None:
+        self._begin()
+        self._out.write(self._lines(piece))
         self._out.flush()
 
+    def _begin(self) -> None:
+        self._out.write(self._start)
+        self._start = b""
+
     def finish(self) -> None:
+        self._begin()
         self._out.finish()
 
 
@@ -121,13 +174,13 @@ def line_maker(schema: pa.Schema, format: str, delimiter: str) -> Any:
 
 def table_writer(
     out: IO[bytes], schema: pa.Schema, format: str, *, codec: str | None, delimiter: str = ",", memory: int = 1 << 30
-) -> TableWriter:
+) -> Writer:
     """Writes a table in one of the four formats."""
     if format == "parquet":
         return ParquetTable(out, schema, memory)
     if format == "arrow":
         return ArrowTable(out, schema)
-    return TextTable(TextOut(out, codec), schema, format, delimiter)
+    return TextTable(out, codec, schema, format, delimiter)
 
 
 # Rows as a table.

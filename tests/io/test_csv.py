@@ -65,9 +65,9 @@ def texts(text: bytes, columns: int = 1, **options) -> list[list[bytes]]:
 
 @pytest.mark.parametrize(
     "spelled",
-    ["0", "-0", "7", "+7", "-7", "007", "7.", ".5", "-.5", "0.1", "1e3", "1E+3", "1e-3", "12345678", "123456789012345678"]
+    ["0", "-0", "7", "+7", "-7", "007", "7.", ".5", "-.5", "0.1", "1e3", "1E+3", "1e-3", "12345678"]
     + ["1234567.1234567", "12345678.12345678", "0.00000001", "1e-45", "1e-46", "3.4028235e38", "16777217", HARD]
-    + ["9007199791611905", "1" * 400 + "e-380", "0." + "0" * 60 + "1e50", "1e-400", "0e999"],
+    + ["123456789012345678", "9007199791611905", "1" * 400 + "e-380", "0." + "0" * 60 + "1e50", "1e-400", "0e999"],
 )  # fmt: skip
 def test_numbers_in_all_spellings(spelled):
     value = np.float32(float(spelled))
@@ -100,8 +100,8 @@ def test_truth_is_a_number(word, value):
 
 
 @pytest.mark.parametrize(
-    "bad", ["x", "1x", "1 2", "--1", "1e", "1e+", ".", "+", "e5", "inf", "Infinity", "0x10", "1_0", "1.2.3", "na", "truex"]
-    + ["None1", "1é", "'1'", "1;2", "NAN", "tru", "falsey", "1\x00", "\xa01", "１"],
+    "bad", ["x", "1x", "1 2", "--1", "1e", "1e+", ".", "+", "e5", "inf", "Infinity", "0x10", "1_0", "1.2.3", "na"]
+    + ["truex", "None1", "1é", "'1'", "1;2", "NAN", "tru", "falsey", "1\x00", "\xa01", "１"],
 )  # fmt: skip
 def test_what_is_no_number(bad):
     for form in (bad, f'"{bad}"', f" {bad} "):
@@ -369,7 +369,7 @@ VALUES = st.fixed_dictionaries(
     st.booleans(), st.booleans(), st.permutations(NAMES),
 )  # fmt: skip
 def test_tables_against_the_twin(tmp_path_factory, rows, end, block_size, bom, final, names):
-    text = text_of(rows, names, end)
+    text = text_of(rows, names, end, quoting=csv.QUOTE_ALL if end == "\n" else csv.QUOTE_MINIMAL)
     text = (b"\xef\xbb\xbf" if bom else b"") + (text if final else text.removesuffix(end.encode()))
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     path.write_bytes(text)

@@ -14,11 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from libsvm_twin import FENCE, SENTINEL
 
-from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Cells, Want, category_text
+from streamsvm.cells import INDICES, MISSING_WORDS, NUMBER, NUMBERS, TEXT, WORD, WORDS, Cells, Want, category_text
 from streamsvm.errors import ConfigError
 from streamsvm.hashing import seed_of, word_from
 from streamsvm.io.decimals import PADDING
-from streamsvm.io.jsonl import DEPTH, Fields, ParsedCells, parse
+from streamsvm.io.json_values import DEPTH
+from streamsvm.io.jsonl import Fields, parse
+from streamsvm.io.parsed import ParsedCells
 
 WANTS = (
     Want("n", NUMBER),
@@ -45,7 +47,7 @@ AFTER = b'5"}]:1.5e3,\\u00"'
 # The twin.
 
 NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-ABSENT = {"", "NaN", "nan", "NA", "N/A", "n/a", "null", "NULL", "None"}
+ABSENT = {"", "NaN", "nan", "NA", "N/A", "n/a", "null", "NULL", "None", "#N/A", "-", "?"}
 
 
 class BadLineError(Exception):
@@ -298,6 +300,22 @@ LINES = [
 def test_lines(line):
     agrees_with_twin(line.encode())
     assert twin(line.encode())[1] == []
+
+
+@pytest.mark.parametrize("word", sorted(ABSENT))
+def test_words_for_a_number_that_is_missing(word):
+    """They are the words of all table formats, and in a field of numbers only."""
+    assert {"", *MISSING_WORDS} == ABSENT
+    text = json.dumps({"n": f" {word}\t", "m": {"n": word, "ns": word}, "w": word, "ws": [word, "a"]}).encode()
+    agrees_with_twin(text)
+    cells = Cells(WANTS, spelled=True)
+    assert parsed(text, cells) == (1, [])
+    row = rows_of(cells)[0]
+    assert np.isnan([cells.number(0)[0], cells.number(1)[0]]).all() and row[7] == []
+    assert row[2] == (word_from(word, WANTS[2].seed), word.encode()) and len(row[8]) == 1 + bool(word)
+    agrees_with_twin(json.dumps({"ns": [1, word]}).encode())
+    for close in (f"x{word}", f"{word}x", f"{word}\0", f"{word} {word}x", word.swapcase()):
+        agrees_with_twin(json.dumps({"n": close}).encode())
 
 
 def test_lines_after_one_another():
