@@ -4,7 +4,7 @@ The rooms, in the order data travels:
 
     io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines; io/compression inflates them
     io/libsvm, vw   blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
-    io/csv, jsonl   blocks -> cells, the values of a table's rows; io/parquet, arrow_table, arrow_cells the same of records
+    io/csv, jsonl   blocks -> cells, the values of a table's rows; io/parquet and io/arrow_* the same of records
     features/       cells -> batches, by a recipe (planning makes it of the first rows, assembly applies it, names keeps
                     what hashed features are called); hashing has the hash that all formats share
     readers         which of these a source needs; dialects decides that, once for training and by the model ever after

@@ -10,33 +10,29 @@ Text is made on several threads and written in order. The output has its name wh
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import IO, Any, NamedTuple
 
 from streamsvm.config import Settings
-from streamsvm.dialects import HEAD, csv_options, training_plan
+from streamsvm.dialects import training_plan
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import row_text
 from streamsvm.io.compression import promised
-from streamsvm.io.csv import last_row_end
-from streamsvm.io.decimals import PADDING
 from streamsvm.io.files import local_path, written_atomically
 from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
-from streamsvm.io.source import BEGINNING, Block, Source, last_newline
+from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local, redact_url
-from streamsvm.pool import Tokens, ordered
+from streamsvm.pool import ordered
 from streamsvm.reading import make_reading, make_source
-from streamsvm.stream import SHARES, SHOWN_FAULTS, Stream, Tally
-from streamsvm.tables import CsvOptions, TableDialect
+from streamsvm.stream import SHOWN_FAULTS, Stream, Tally
+from streamsvm.tables import TableDialect
+from streamsvm.whole_tables import STORED, Piece, WholeTable
 
 FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
 TABLES = ("csv", "jsonl", "parquet", "arrow")
-STORED = ("parquet", "arrow")
 STDOUT = "-"
-COST = 8  # bytes in flight for a byte of text: itself, its record, and the text made of that
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 
 Note = Callable[[str], None]
 Report = Callable[[Tally], None]
@@ -167,138 +163,13 @@ def _row_writer(target: Target, out: IO[bytes], memory: int) -> tuple[Any, Calla
 # Tables.
 
 
-class _Piece(NamedTuple):
-    """Some rows of a table on their way, as they are stored."""
-
-    shown: str
-    line: int  # of the file, of its first row
-    size: int  # stored bytes, about
-    stored: Any  # a record, or the bytes of whole lines
-    buffer: bytearray | None = None
-    names: tuple[str, ...] = ()  # the columns of this file, in their order
-
-
 class _Made(NamedTuple):
     """A piece as a record, and the text of it if text is wanted."""
 
-    piece: _Piece
+    piece: Piece
     record: Any
     text: Any
     bad: list[Any]
-
-
-class _Table:
-    """A table that is read with all its columns: `pieces` on the thread that reads, `record` on those that work."""
-
-    def __init__(self, settings: Settings, source: Source, format: str) -> None:
-        reading = make_reading(settings)
-        self.workers = reading.workers
-        memory = settings.run.memory // SHARES // COST
-        self.block = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, memory // (self.workers + 3)))
-        self.tokens = Tokens(max(memory, 3 * self.block) if format not in STORED else self.workers + 3)
-        self._source = source
-        self._format = format
-        self._csv = csv_options(settings, source) if format == "csv" else CsvOptions()
-        self.schema = self._first_schema(settings)
-        self._reader = self._make_reader()
-
-    def _first_schema(self, settings: Settings) -> Any:
-        from streamsvm.io.records import Wanted, csv_names, csv_schema, json_schema, plain_schema, stored_schema
-
-        part, features, csv = self._source.parts[0], settings.features, self._csv
-        wanted = Wanted(
-            frozenset(features.numeric or ()), frozenset([*(features.categorical or ()), *(features.text or ())])
-        )
-        if self._format in STORED:
-            return plain_schema(stored_schema(part, self._format))
-        text = self._source.head(HEAD)
-        if self._format == "jsonl":
-            return json_schema(text, part.shown, wanted)
-        names = csv_names(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
-        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted)
-
-    def _make_reader(self) -> Any:
-        from streamsvm.io.records import CsvTable, JsonTable
-
-        if self._format == "csv":
-            return CsvTable(self.schema, self._csv.delimiter, self._csv.quote)
-        return JsonTable(self.schema) if self._format == "jsonl" else None
-
-    def pieces(self) -> Iterator[_Piece]:
-        return self._stored() if self._format in STORED else self._blocks()
-
-    def _stored(self) -> Iterator[_Piece]:
-        from streamsvm.io.records import refuse_other_columns, stored_records, stored_schema
-
-        for part in self._source.parts:
-            schema = stored_schema(part, self._format)
-            refuse_other_columns(schema.names, self.schema.names, part.shown)
-            for found in stored_records(part, self._format, schema):
-                self.tokens.take(1)
-                yield _Piece(part.shown, found.first + 1, found.size, found.record)
-
-    def _blocks(self) -> Iterator[_Piece]:
-        names: tuple[str, ...] = ()
-        line = 1
-        for block in self._source.blocks(self.block, self, lambda: self.tokens.stopped, BEGINNING, self._cut):
-            skipped = 0
-            if block.origin.offset == 0:
-                line = 1
-                names, skipped = self._begin(block)
-            text = memoryview(block.buffer)[skipped : block.size]
-            header = bytes(block.buffer[:skipped]).count(b"\n")
-            yield _Piece(block.origin.url, line + header, block.size, text, block.buffer, names)
-            line += block.buffer.count(b"\n", 0, block.size)
-
-    def _begin(self, block: Block) -> tuple[tuple[str, ...], int]:
-        """The columns of a file of text, and how many bytes of its first block are no rows."""
-        from streamsvm.io.records import csv_names, refuse_other_columns
-
-        mark = 3 if block.buffer.startswith(b"\xef\xbb\xbf") else 0
-        if self._format == "jsonl" or not self._csv.header:
-            return tuple(self.schema.names), mark
-        text = bytes(memoryview(block.buffer)[: block.size])
-        names, size, _ = csv_names(text, self._csv.delimiter, self._csv.quote)
-        refuse_other_columns(names, self.schema.names, block.origin.url)
-        return tuple(names), size
-
-    def _cut(self, buffer: bytearray, filled: int) -> int:
-        quote = self._csv.quote
-        if self._format != "csv" or quote < 0 or buffer.find(quote, 0, filled) < 0:
-            return last_newline(buffer, filled)
-        import numpy as np
-
-        return last_row_end(np.frombuffer(buffer, np.uint8), filled, self._csv.delimiter, quote)
-
-    # Buffers of text.
-
-    def take(self, size: int) -> bytearray:
-        self.tokens.take(size)
-        return bytearray(size + 1 + PADDING)
-
-    def give_back(self, buffer: bytearray) -> None:
-        self.tokens.give_back(len(buffer) - 1 - PADDING)
-
-    def release(self, piece: _Piece) -> None:
-        if piece.buffer is None:
-            self.tokens.give_back(1)
-        else:
-            self.give_back(piece.buffer)
-
-    def record(self, piece: _Piece) -> tuple[Any, list[Any]]:
-        """The rows of a piece, and what is wrong with some."""
-        from streamsvm.io.records import conformed
-
-        try:
-            if self._reader is None:
-                return conformed(piece.stored, self.schema), []
-            if self._format == "csv":
-                found: tuple[Any, list[Any]] = self._reader.record(piece.stored, list(piece.names))
-                return found
-            found = self._reader.record(piece.stored)
-            return found
-        except DataError as error:
-            raise DataError(f"{piece.shown}:{piece.line}: {error}") from error
 
 
 def _tables(settings: Settings, source: Source, format: str, target: Target, report: Report, note: Note) -> Tally:
@@ -311,7 +182,7 @@ def _tables(settings: Settings, source: Source, format: str, target: Target, rep
             return _rows(settings, source, format, target, report, lambda text: None)
     from streamsvm.io.writers import TextOut, line_maker, table_writer, text_start
 
-    table = _Table(settings, source, format)
+    table = WholeTable(settings, source, format)
     lines: Any = None
     if recipe is not None:
         lines = _vw_maker(recipe)
@@ -332,11 +203,11 @@ def _tables(settings: Settings, source: Source, format: str, target: Target, rep
     return tally
 
 
-def _made(table: _Table, lines: Any, settings: Settings, tally: Tally) -> Generator[_Made, None, None]:
+def _made(table: WholeTable, lines: Any, settings: Settings, tally: Tally) -> Generator[_Made, None, None]:
     """The pieces of a table, in order, up to the limit."""
     limit = settings.data.limit
 
-    def work(piece: _Piece) -> _Made:
+    def work(piece: Piece) -> _Made:
         record, bad = table.record(piece)
         if lines is None:
             return _Made(piece, record, None, bad)

@@ -130,7 +130,7 @@ class Stream:
 
     def named(self) -> Named | None:
         """The names that were collected, by index."""
-        if self.names is None:
+        if self.names is None or not self.features.recipe.get("hash_bits"):
             return None
         return self.names.named(self.features.dense or 0, (1 << self.features.recipe["hash_bits"]) - 1)
 

@@ -171,7 +171,7 @@ def crossed(parts: list[list[Pair]], names: tuple[str, ...]) -> list[Pair]:
             for k, (other, value) in enumerate(parts[place])
             if not again or k >= before
         ]
-    return [(w, v) for w, v, _ in found if v != 0]
+    return [(w, v) for w, v, _ in found if v == v and v != 0]  # 0 times infinity is nothing
 
 
 def twin_row(values: Row, recipe: Recipe, *, labelled: bool = True, limit: int | None = None) -> tuple[bytes, ...]:
@@ -181,7 +181,7 @@ def twin_row(values: Row, recipe: Recipe, *, labelled: bool = True, limit: int |
         weight = single(values.get(recipe.weight))
         if not weight >= 0:
             raise BadRowError
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         found = as_written(values, recipe, limit) if recipe.as_written else all_features(values, recipe)
         summed: dict[int, np.float32] = {}
         for index, value in found:

@@ -80,8 +80,9 @@ ROOMS = {
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
+    "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
-    | {"tables"},
+    | {"tables", "whole_tables"},
     "predicting": {"batch", "config", "converting", "errors", "io", "model", "stream"},
     "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
     | {"stream", "tables"},

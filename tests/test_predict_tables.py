@@ -126,6 +126,9 @@ def test_what_is_refused(run: Any, trained: pa.Table) -> None:
     code, _, err = run("predict", "m.st", "t.parquet", "--keep", "nope", "-o", "p.parquet")
     assert code == 4 and "there is no column nope" in err and not Path("p.parquet").exists()
     assert run("predict", "m.st", "t.csv", "--keep", "id,id")[0] == 2
+    pq.write_table(trained.append_column("tags", pa.array([["a"]] * 300)), "lists.parquet")
+    code, _, err = run("predict", "m.st", "lists.parquet", "--keep", "tags")
+    assert code == 2 and "--keep tags: the column holds lists" in err
     pq.write_table(trained.rename_columns(["prediction", *trained.schema.names[1:]]), "clash.parquet")
     code, _, err = run("predict", "m.st", "clash.parquet", "--keep", "prediction")
     assert code == 2 and "the table has a column of this name already" in err

@@ -61,12 +61,16 @@ def look_at(values: Iterable[Any]) -> Seen:
     ('whole', 'number', 'text', 'wholes')
     """
     there = [value for value in values if value is not None and value != "" and value == value]
-    kinds = {_kind(value) for value in there}
+    types = set(map(type, there))
+    if types and types <= {int, float}:
+        return Seen("number" if float in types else "whole", len(there), len(set(there)))
+    different = set(there) if types == {str} else there
+    kinds = {_kind(value) for value in different}
     if not kinds:
         return Seen("nothing")
     if any(isinstance(value, (list, tuple)) for value in there):
         return _look_at_lists([value for value in there if isinstance(value, (list, tuple))], len(kinds) > 1)
-    texts = {_spelled(value) for value in there}
+    texts = {_spelled(value) for value in different}
     kind = _together(kinds)
     classes = tuple(sorted(texts)) if kind == "text" and len(texts) <= MOST_CLASSES else ()
     return Seen(kind, len(there), len(texts), classes=classes)
@@ -79,7 +83,13 @@ def look_at_texts(texts: Iterable[str], missing: Collection[str] = ()) -> Seen:
     ('whole', ('07', 'DE', 'NA'))
     """
     texts = list(texts)
-    numbers = look_at(number_of_text(text) for text in texts if text.strip() not in missing)
+    known: dict[str, Any] = {}
+    for text in set(texts):
+        if text.strip() not in missing:
+            known[text] = number_of_text(text)
+            if isinstance(known[text], str):
+                return look_at(texts)
+    numbers = look_at(known[text] for text in texts if text in known)
     return numbers if numbers.kind in _NUMERIC else look_at(texts)
 
 

@@ -1,6 +1,6 @@
 """The beginning of a text, from which its format and its columns are told."""
 
-ROWS = 5000
+ROWS = 2000
 TEXT = 1 << 22  # bytes that are looked at
 
 

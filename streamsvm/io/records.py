@@ -26,8 +26,7 @@ from streamsvm.io.parquet import TablePiece, open_parquet, parquet_pieces, parqu
 from streamsvm.io.parts import Part
 from streamsvm.io.sampling import first_fields
 
-PIECE_BYTES = 1 << 21
-MOST_ROWS = 1 << 16
+MOST_ROWS = 1 << 14  # in a piece of a file of records
 _TYPES = (
     (re.compile(r"-?(0|[1-9][0-9]{0,18})"), pa.int64()),
     (re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][+-]?[0-9]+)?|-?[1-9][0-9]*\.?[eE][+-]?[0-9]+|nan"), pa.float64()),
@@ -67,23 +66,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(pa.nulls(0, f.type)).type, f.nullable) for f in schema])
 
 
-def stored_records(part: Part, format: str, schema: pa.Schema) -> Iterator[TablePiece]:
-    """All columns, a few MB at a time."""
-    names = [field.name for field in schema]
-    rows = rows_in_piece(part, format, schema)
+def stored_records(part: Part, format: str, schema: pa.Schema, room: int) -> Iterator[TablePiece]:
+    """All columns, as many rows at a time as take up to `room` bytes on their way."""
     if format == "parquet":
-        return parquet_pieces(part, names, frozenset(), rows)
-    return arrow_pieces(part, names, rows)
-
-
-def rows_in_piece(part: Part, format: str, schema: pa.Schema) -> int:
-    cost = 16.0 * len(schema)
-    if format == "parquet":
-        with open_parquet(part) as file:
-            facts = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
-            rows = sum(group.num_rows for group in facts)
-            cost = max(cost, sum(group.total_byte_size for group in facts) / max(rows, 1))
-    return int(max(64, min(MOST_ROWS, PIECE_BYTES / max(cost, 1.0))))
+        return parquet_pieces(part, schema.names, frozenset(), MOST_ROWS, room=room)
+    return arrow_pieces(part, schema.names, MOST_ROWS, room=room)
 
 
 def conformed(record: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

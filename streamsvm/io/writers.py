@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsvm.batch import Batch
+from streamsvm.errors import ConfigError
 from streamsvm.io.cell_text import csv_columns, csv_header, csv_lines, json_lines, plain
 from streamsvm.io.compression import compressed
 
@@ -221,6 +222,9 @@ def column_types(part: Any, format: str, names: tuple[str, ...]) -> dict[str, pa
     if format not in ("parquet", "arrow"):
         return dict.fromkeys(names, pa.string())
     stored = {name: plain(pa.nulls(0, kind)).type for name, kind in leaves(stored_schema(part, format))}
+    for name in names:
+        if pa.types.is_nested(stored.get(name, pa.string())):
+            raise ConfigError(f"--keep {name}: the column holds lists; only numbers, texts and times can be kept")
     return {name: _spellable(stored.get(name, pa.string())) for name in names}
 
 
