@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from streamsvm import load_settings, train
-from streamsvm.converting import convert
+from streamsvm.converting import convert, target_of
 from streamsvm.evaluate import evaluate
 from streamsvm.reading import make_source, test_stream
 
@@ -26,7 +26,7 @@ model = train(settings).model
 
 scores = []
 for name in ("clicks.csv", "clicks.jsonl", "clicks.parquet"):
-    convert(settings, (str(data / "clicks.test.csv.gz"),), str(work / name))
+    convert(settings, (str(data / "clicks.test.csv.gz"),), target_of(str(work / name)))
     source = make_source(settings, (str(work / name),))
     metrics = evaluate(model, test_stream(settings, source, model))
     scores.append((metrics["auc"], metrics["log_loss"]))
