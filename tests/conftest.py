@@ -1,5 +1,6 @@
 """Fixtures for every room. The kernels' cache is the user's own (STREAMSVM_CACHE_DIR), kept between tests and runs."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import fsspec
 import pytest
 from hypothesis import HealthCheck, settings
+
+import streamsvm.cli
 
 settings.register_profile("streamsvm", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("streamsvm")
@@ -62,3 +65,19 @@ def bucket() -> Iterator[Any]:
     filesystem.store.clear()
     yield filesystem
     filesystem.store.clear()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command in this process, in an empty directory; returns exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["streamsvm", *map(str, arguments)])
+        capfd.readouterr()
+        code = streamsvm.cli.run()
+        sys.stdout.flush()
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run

@@ -11,28 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import streamsvm.cli
 from streamsvm import load_model
 
 ROOT = Path(__file__).parents[1]
 TRAIN, TEST = ROOT / "examples/data/a9a.train.svm.gz", ROOT / "examples/data/a9a.test.svm.gz"
 COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()"]
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path, capfd):
-    """Runs a command in this process, in an empty directory; returns exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["streamsvm", *map(str, arguments)])
-        capfd.readouterr()
-        code = streamsvm.cli.run()
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 def write(name, text):

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import streamsvm.cli
 from streamsvm import load_model
 from streamsvm.config import load_settings
 from streamsvm.converting import convert, target_of
@@ -370,21 +369,6 @@ def test_a_forgotten_output_costs_no_input(tmp_path: Path) -> None:
 
 
 # As a command.
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["streamsvm", *arguments])
-        capfd.readouterr()
-        code = streamsvm.cli.run()
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_the_command(run: Any) -> None:

@@ -1,7 +1,6 @@
 """What `inspect` tells of data, whatever its format, and that it still knows models, checkpoints and caches."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +9,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-import streamsvm.cli
 from streamsvm.cli.inspect import kind_of
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["streamsvm", *arguments])
-        capfd.readouterr()
-        code = streamsvm.cli.run()
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 def clicks(rows: int = 400) -> pa.Table:

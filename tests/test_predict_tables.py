@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import streamsvm.cli
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["streamsvm", *arguments])
-        capfd.readouterr()
-        code = streamsvm.cli.run()
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
-
 
 NAMES = ["plain", 'with "quotes", and', "two\nlines", None, "Ωμέγα"]
 

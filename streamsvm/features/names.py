@@ -16,7 +16,8 @@ import numpy as np
 
 from streamsvm.batch import Int64s, Uint32s
 from streamsvm.cells import NUMBER, WORD, Cells
-from streamsvm.features.assembly import Assembly, bucket_words
+from streamsvm.features.assembly import Assembly
+from streamsvm.features.assembly_kernels import bucket_words
 from streamsvm.features.tokens import tokenise
 from streamsvm.hashing import MISSING, cross
 from streamsvm.jit import kernel
