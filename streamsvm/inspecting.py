@@ -1,9 +1,11 @@
 """What is in data: its columns and what they would become, its first rows as features, how its labels are spread.
 
 Columns are judged by the first rows, labels and features by up to SAMPLE rows. What stands in the way of training is
-told, and does not keep the rest from being shown.
+told, and does not keep the rest import math
+from being shown.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from streamsvm.tables import CsvOptions, TableDialect
 SAMPLE = 100_000
 SHOWN_ROWS = 3
 EXAMPLES = 3
+UNKNOWN_LABEL = math.inf  # of rows without a label, or with a class that the first rows do not have
 MOST_LABELS = 1000
 _BECOMES = {
     "number": "number",
@@ -170,7 +173,7 @@ def _example(value: Any) -> Any:
 
 def _sample(settings: Settings, source: Source, plan: Plan, values: Values) -> dict[str, Any]:
     """Labels and features of up to SAMPLE rows, and the first few rows."""
-    dialect = plan.dialect
+    dialect = plan.dialect._replace(labelled=False)  # a look must not end at a class that the first rows do not have
     if isinstance(dialect, vw.Dialect) or (isinstance(dialect, TableDialect) and dialect.recipe.hashed):
         dialect = dialect._replace(spelled=True)
     limit = min(settings.data.limit or SAMPLE, SAMPLE)
@@ -193,6 +196,7 @@ def _sample(settings: Settings, source: Source, plan: Plan, values: Values) -> d
             first = _named_rows(batch, stream, plan, values)
         found, times = np.unique(batch.labels, return_counts=True)
         for value, count in zip(found.tolist(), times.tolist(), strict=True):
+            value = UNKNOWN_LABEL if math.isnan(value) else value
             if value in counts or len(counts) < MOST_LABELS:
                 counts[value] = counts.get(value, 0) + count
         features += batch.features
@@ -212,6 +216,8 @@ def _sample(settings: Settings, source: Source, plan: Plan, values: Values) -> d
 
 
 def _label(value: float, plan: Plan) -> str:
+    if math.isnan(value) or value == UNKNOWN_LABEL:
+        return "another or none"
     classes = plan.features.label_classes
     return classes[int(value)] if classes else shown_label(value)
 

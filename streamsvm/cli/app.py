@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 SHORTEST = """\
 streamsvm trains linear support vector machines on data that does not fit in memory.
 
-  streamsvm train data.svm.gz -o model.safetensors       learn from LIBSVM text, in one pass
+  streamsvm train data.svm.gz -o model.safetensors       learn in one pass
+  streamsvm train clicks.parquet --label click           the same from a table: Parquet, CSV, JSON lines
   streamsvm tune data.svm.gz -o model.safetensors        learn with many penalties at once, keep the best
   streamsvm evaluate model.safetensors test.svm.gz       how good it is
   streamsvm predict model.safetensors new.svm            one label a line

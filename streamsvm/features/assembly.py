@@ -146,7 +146,10 @@ class Assembly:
         if self.recipe.label_classes is not None:
             unknown = encode_words(cells.word(self.label), self._class_words, labels, bad, self.labelled)
             known = ", ".join(self.recipe.label_classes[:5])
-            message = f"column {name}: the label is missing, or is not one of the classes ({known})"
+            message = (
+                f"column {name}: the label is missing, or is not one of the classes ({known}), "
+                "which the first rows or --classes (data.classes) name"
+            )
         else:
             unknown = check_labels(cells.number(self.label), labels, bad, LARGEST_LABEL, self.labelled)
             message = f"column {name}: the row has no label, or one beyond 2^24"
