@@ -1,8 +1,7 @@
 """What is in data: its columns and what they would become, its first rows as features, how its labels are spread.
 
 Columns are judged by the first rows, labels and features by up to SAMPLE rows. What stands in the way of training is
-told, and does not keep the rest import math
-from being shown.
+told, and does not keep the rest from being shown.
 """
 
 import math

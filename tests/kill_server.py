@@ -24,9 +24,9 @@ import streamsvm.cli.app
 import streamsvm.cli.show
 import streamsvm.holdout
 import streamsvm.io.cache
+import streamsvm.readers
 import streamsvm.shuffle
 import streamsvm.solvers.base
-import streamsvm.stream
 import streamsvm.training
 import streamsvm.tuning
 from streamsvm.checkpoint import Checkpoints
@@ -37,7 +37,7 @@ from streamsvm.runs import Run
 STUCK = 60.0  # seconds after which a child is not waited for any longer
 POLL = 0.001
 
-streamsvm.stream.SMALLEST_BLOCK = streamsvm.stream.LARGEST_BLOCK = 2000
+streamsvm.readers.SMALLEST_BLOCK = streamsvm.readers.LARGEST_BLOCK = 2000
 streamsvm.io.cache.GROUP_ROWS = 70
 streamsvm.solvers.base.TRIAL_ROWS = 150
 streamsvm.shuffle.PIECE = 20

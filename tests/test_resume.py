@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from whole_runs import KilledError, Life, lines
 
 import streamsvm.io.cache
+import streamsvm.readers
 import streamsvm.solvers.base
-import streamsvm.stream
 from streamsvm import load_model, open_stream, tune
 from streamsvm.config import Settings, load_settings
 from streamsvm.errors import DataError, ModelError
@@ -27,8 +27,8 @@ ROWS = 1500
 def small_pieces() -> Any:
     """Blocks, groups and trials of few rows, so that a short run has many places to stop at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
-        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
+        patch.setattr(streamsvm.readers, "SMALLEST_BLOCK", 2000)
+        patch.setattr(streamsvm.readers, "LARGEST_BLOCK", 2000)
         patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
         patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
         yield

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from whole_runs import KilledError, Life, lines
 
+import streamsvm.readers
 import streamsvm.solvers.base
-import streamsvm.stream
 from streamsvm import load_model
 from streamsvm.config import load_settings
 from streamsvm.training import train
@@ -80,8 +80,8 @@ def files(server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 4000)
-    monkeypatch.setattr(streamsvm.stream, "LARGEST_BLOCK", 4000)
+    monkeypatch.setattr(streamsvm.readers, "SMALLEST_BLOCK", 4000)
+    monkeypatch.setattr(streamsvm.readers, "LARGEST_BLOCK", 4000)
     monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
     (tmp_path / "rows.svm").write_text("\n".join(lines(3000)) + "\n")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import streamsvm.io.cache
-import streamsvm.stream
+import streamsvm.readers
 from streamsvm.training import Outcome
 
 A9A = str(Path(__file__).parents[1] / "examples/data/a9a.train.svm.gz")
@@ -62,8 +62,8 @@ class Life(Notes):
 def few_rows_a_piece() -> Iterator[pytest.MonkeyPatch]:
     """Blocks and groups of few rows, so that a short run has many places to stop at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamsvm.stream, "SMALLEST_BLOCK", 2000)
-        patch.setattr(streamsvm.stream, "LARGEST_BLOCK", 2000)
+        patch.setattr(streamsvm.readers, "SMALLEST_BLOCK", 2000)
+        patch.setattr(streamsvm.readers, "LARGEST_BLOCK", 2000)
         patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
         yield patch
 
