@@ -45,6 +45,8 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
     given = features.hash_bits or features.dim or features.ngrams > 1
     if initial is not None and not given and not _columns_mentioned(settings):
         dialect = serving_dialect(settings, source, initial, labelled=True)
+        if isinstance(dialect, libsvm.Dialect) and initial.recipe.get("dim"):
+            dialect = dialect._replace(limit=initial.recipe["dim"])
         return Plan(dialect, _features(dialect, _features_only(initial.recipe), settings))
     if format == "libsvm":
         _refuse_columns(settings, format)
@@ -85,7 +87,8 @@ def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings) -> F
         dense = table.dense if table.hashed else None
         names = () if table.as_written else tuple(table.dense_names())
         return Features(recipe, table.width or settings.features.given_width, dense, names, classes)
-    return Features(recipe, settings.features.given_width)
+    bits = recipe.get("hash_bits")
+    return Features(recipe, recipe.get("dim") or (1 << bits if bits else 0))
 
 
 def _vw_plan(settings: Settings) -> Plan:

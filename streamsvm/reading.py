@@ -57,6 +57,8 @@ def memory_for_batch_solver(settings: Settings, rows: int, width: int) -> int:
 def training_stream(settings: Settings, note: Callable[[str], None] = lambda text: None) -> Stream:
     data = settings.data
     source = make_source(settings, data.train or ())
+    if settings.checkpoint.dir:
+        source.refuse_if_read_once()
     initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
     dialect, features = training_plan(settings, source, initial, note)
     return Stream(

@@ -450,7 +450,14 @@ def test_a_model_with_other_features_is_refused(data: str, tmp_path: Path) -> No
     first = str(tmp_path / "folded.safetensors")
     train(made(data, features__hash_bits=4, output__model=first))
     with pytest.raises(ModelError, match="the initial model has features .*; they must agree"):
-        train(made(data, solver__init=first))
+        train(made(data, solver__init=first, features__hash_bits=5))
+
+
+def test_features_are_those_of_the_model_to_begin_with(data: str, tmp_path: Path) -> None:
+    for features, width in (({"features__hash_bits": 4}, 16), ({"features__dim": 1000}, 1000)):
+        first = str(tmp_path / "first.safetensors")
+        train(made(data, output__model=first, **features))
+        assert train(made(data, solver__init=first)).model.dim == width
 
 
 # Refusals.

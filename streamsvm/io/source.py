@@ -242,9 +242,13 @@ class Source:
 
         Times are no part of it, because data is often copied to another machine.
         """
+        self.refuse_if_read_once()
+        return [identified(part) for part in self.parts]
+
+    def refuse_if_read_once(self) -> None:
+        """SourceError if a run on this source cannot go on later."""
         if not self.repeatable:
             raise SourceError(self._not_again())
-        return [identified(part) for part in self.parts]
 
     def _not_again(self) -> str:
         return f"{self._once()} can be read only once, so a run on it cannot be resumed; save it as a file first"
@@ -270,8 +274,8 @@ class Source:
 
     def parts_from(self, start: Position) -> Iterator[int]:
         """The numbers of the parts that a reading from `start` on has to read."""
-        if start != BEGINNING and not self.repeatable:
-            raise SourceError(self._not_again())
+        if start != BEGINNING:
+            self.refuse_if_read_once()
         if self._spent and not self.repeatable:
             raise SourceError(f"{self._once()} can be read only once")
         if start.part > len(self.parts):

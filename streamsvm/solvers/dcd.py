@@ -293,7 +293,10 @@ class Dcd(BatchSolver):
 
     def _recompute(self) -> None:
         sums = Sums(self._readable, self.problem, self._left // PARTS, self.around.tick)
-        self._w = self._best = sums.combination(self.alpha) / self.problem.l2
+        combined = sums.combination(self.alpha) / self.problem.l2  # as wide as the rows in memory, which may be less
+        self._w = np.zeros(self.groups.width + 1)
+        self._w[: len(combined) - 1], self._w[-1] = combined[:-1], combined[-1]
+        self._best = self._w
         self._stale = False
 
     def state(self) -> State:
