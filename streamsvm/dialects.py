@@ -53,8 +53,7 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
         dialect = libsvm.Dialect(
             limit=features.dim or libsvm.LARGEST_INDEX + 1, mask=libsvm.index_mask(features.hash_bits)
         )
-        recipe = {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim}
-        return Plan(dialect, _features(dialect, recipe, settings))
+        return Plan(dialect, _features(dialect, _as_written(settings), settings))
     if format == "vw":
         return _vw_plan(settings)
     return _table_plan(settings, source, format, note)
@@ -72,6 +71,11 @@ def _refuse_columns(settings: Settings, format: str) -> None:
             f"features.numeric, categorical, text, ... speak of the columns of a table, but the data is {format}; "
             "if it is not, set data.format"
         )
+
+
+def _as_written(settings: Settings) -> dict[str, Any]:
+    """What a model keeps of indices that are used as written, in LIBSVM text or in sparse columns."""
+    return {"format": "libsvm", "hash_bits": settings.features.hash_bits, "dim": settings.features.dim}
 
 
 def _features_only(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -126,8 +130,7 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
         format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
     )
     if recipe.as_written:
-        as_text = {"format": "libsvm", "hash_bits": features.hash_bits, "dim": features.dim}
-        return Plan(dialect, _features(dialect, as_text, settings))
+        return Plan(dialect, _features(dialect, _as_written(settings), settings))
     if features.dim is not None:
         raise ConfigError(f"features.dim: this table has {recipe.width} weights; use features.hash_bits for another")
     kept = {"format": "table", **recipe.as_json()}
@@ -228,8 +231,7 @@ def _refuse_keep(keep: tuple[str, ...], format: str) -> None:
 def _serving_table(
     settings: Settings, source: Source, model: Model, format: str, labelled: bool, keep: tuple[str, ...]
 ) -> TableDialect:
-    stored = {key: value for key, value in model.recipe.items() if key not in ("format", "fields", "scale", "names")}
-    recipe = Recipe.from_json(stored)
+    recipe = Recipe.of_model(model.recipe)
     csv = CsvOptions()
     if format == "csv":
         _refuse_lists(recipe)

@@ -166,10 +166,7 @@ class CsvText(TextFormat):
         self._blank = False  # whether the file had nothing but blank lines up to here
 
     def cut(self, buffer: bytearray, filled: int) -> int:
-        quote = self._options.quote
-        if quote < 0 or buffer.find(quote, 0, filled) < 0:
-            return last_newline(buffer, filled)
-        return csv.last_row_end(np.frombuffer(buffer, np.uint8), filled, self._options.delimiter, quote)
+        return csv.cut_rows(buffer, filled, self._options.delimiter, self._options.quote)
 
     def room(self, size: int) -> Room:
         return self._table.room()
@@ -353,9 +350,7 @@ class RecordReader(Reader[RecordPiece]):
         self._decoders = max(1, threads // 2)
         width = sum(column.width for column in dialect.recipe.columns) + 2 * len(dialect.recipe.interactions) + 3
         self._memory = memory
-        self._room = memory // (
-            in_flight + AT_ONCE // DECODED_SHARE
-        )  # of a piece, beside those that are decoded at once
+        self._room = memory // (in_flight + AT_ONCE // DECODED_SHARE)  # of a piece, beside those decoded at once
         self._rows = fitting_rows(MOST_ROWS, CELL_BYTES * width, self._room)
         self.tokens = Tokens(in_flight)
         self._free: list[Room] = []

@@ -51,8 +51,7 @@ def weight_names(model: Model, url: str, note: Callable[[str], None]) -> WeightN
     """The names of a model's columns, and of its hashed features if they were kept beside it."""
     names: dict[int, list[tuple[str, int]]] = {}
     if model.recipe.get("format") == "table":
-        known = ("format", "fields", "scale", "names")
-        recipe = Recipe.from_json({key: value for key, value in model.recipe.items() if key not in known})
+        recipe = Recipe.of_model(model.recipe)
         names.update({index: [(name, 1)] for index, name in enumerate(recipe.dense_names())})
     kept = model.recipe.get("names")
     if kept is None:

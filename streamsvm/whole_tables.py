@@ -7,12 +7,10 @@ one thread and made records on others, and tokens bound how many are on their wa
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from streamsvm.config import Settings
 from streamsvm.dialects import HEAD, csv_options
 from streamsvm.errors import DataError
-from streamsvm.io.csv import last_row_end
+from streamsvm.io.csv import cut_rows
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.source import BEGINNING, Block, Source, last_newline
 from streamsvm.pool import Tokens
@@ -113,10 +111,9 @@ class WholeTable:
         return tuple(names), size
 
     def _cut(self, buffer: bytearray, filled: int) -> int:
-        quote = self._csv.quote
-        if self._format != "csv" or quote < 0 or buffer.find(quote, 0, filled) < 0:
+        if self._format != "csv":
             return last_newline(buffer, filled)
-        return last_row_end(np.frombuffer(buffer, np.uint8), filled, self._csv.delimiter, quote)
+        return cut_rows(buffer, filled, self._csv.delimiter, self._csv.quote)
 
     # Buffers of text.
 

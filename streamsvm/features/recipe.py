@@ -15,6 +15,7 @@ from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Want
 from streamsvm.errors import ModelError
 from streamsvm.hashing import seed_of, word_from
 
+BESIDE = ("format", "fields", "scale", "names")  # what a model keeps beside the recipe itself
 DENSE = ("number", "log1p", "vector")
 CELLS = {
     "number": NUMBER,
@@ -134,6 +135,11 @@ class Recipe:
         columns = [{k: v for k, v in asdict(c).items() if v != defaults[k]} for c in self.columns]
         plain: dict[str, Any] = json.loads(json.dumps({**asdict(self), "columns": columns}))  # lists, no tuples
         return plain
+
+    @classmethod
+    def of_model(cls, stored: dict[str, Any]) -> "Recipe":
+        """The recipe of a model of a table, from all that the model keeps of its features."""
+        return cls.from_json({key: value for key, value in stored.items() if key not in BESIDE})
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> "Recipe":

@@ -30,6 +30,7 @@ from streamsvm.io.decimals import (
 )
 from streamsvm.io.decimals import NUMBER as PLAIN
 from streamsvm.io.parsed import LINE, NUMERAL, Fault, ParsedCells, found, quoted
+from streamsvm.io.source import last_newline
 from streamsvm.jit import cold, inlined, kernel
 
 OK, FULL, BAD_NUMBER, NUMBER_RANGE, TOO_FEW, TOO_MANY, OPEN_QUOTE, AFTER_QUOTE = range(8)
@@ -406,3 +407,10 @@ def last_row_end(text: Bytes, stop: int, delimiter: int, quote: int) -> int:
     begun = len(BOM) if text[: len(BOM)].tobytes() == BOM else 0
     end = int(row_ends(text[begun:], stop - begun, delimiter, quote, -1, True)[0])
     return begun + end if end else 0
+
+
+def cut_rows(buffer: bytearray, filled: int, delimiter: int, quote: int) -> int:
+    """Where the last whole row of the first `filled` bytes ends; 0 if none does. Quotes are followed if any are."""
+    if quote < 0 or buffer.find(quote, 0, filled) < 0:
+        return last_newline(buffer, filled)
+    return last_row_end(np.frombuffer(buffer, np.uint8), filled, delimiter, quote)

@@ -31,7 +31,6 @@ class TablePiece(NamedTuple):
     first: int  # rows of the file before it
     group: int  # row group, or record batch
     size: int  # stored bytes, about
-    last: bool = False  # whether the file ends with it
 
 
 def opened(part: Part) -> Any:
