@@ -23,8 +23,8 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
+from streamsvm.scoring import Offset, loss_sums
 from streamsvm.solvers import BATCH_SOLVERS, make_batch_solver
-from streamsvm.solvers.base import loss_pass
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
 FEW_FEATURES = 1000  # with fewer, and
@@ -216,7 +216,7 @@ class Fitting(Run):
         loss = make_problem(self.settings, self.settings.loss, 1.0, 0.0).loss
         total = weight = wrong = 0.0
         for number in range(self.groups.count):
-            one, c, bad = loss_pass(self.groups.held_out(number), loss, weights, bias)
+            one, c, bad = loss_sums(self.groups.held_out(number), loss, weights, bias, self.rule)
             total, weight, wrong = total + one, weight + c, wrong + bad
             self._read(0)
         if not weight:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
 from streamsvm.errors import ModelError
 from streamsvm.losses import Loss
+from streamsvm.scoring import Offset, loss_sums
 from streamsvm.shuffle import taken
-from streamsvm.solvers.base import loss_pass, row_order
+from streamsvm.solvers.base import row_order
 
 HELD_ROWS = 8192
 HELD_FEATURES = 1 << 20
@@ -26,8 +27,9 @@ Bools = npt.NDArray[np.bool_]
 class Holdout:
     """Sums of weight, loss and wrongly classified weight over held-out rows, for one model or for several."""
 
-    def __init__(self, losses: Sequence[Loss]) -> None:
+    def __init__(self, losses: Sequence[Loss], rule: str = "ova") -> None:
         self._losses = list(losses)
+        self._rule = rule
         self._waiting: list[Batch] = []
         self._sums: Float64s = np.zeros((len(losses), 3))
         self._measured = 0
@@ -55,7 +57,7 @@ class Holdout:
         rows, features = self._held()
         return rows >= HELD_ROWS or features >= HELD_FEATURES
 
-    def measure(self, models: Iterable[tuple[Float32s, float] | None]) -> None:
+    def measure(self, models: Iterable[tuple[Float32s, Offset] | None]) -> None:
         """Score what waits with the weights and bias of each model, and forget it; None is a model that diverged."""
         if not self._waiting:
             return
@@ -66,7 +68,7 @@ class Holdout:
             if model is None:
                 sums[:] = np.nan
             else:
-                total, weight, wrong = loss_pass(rows, loss, *model)
+                total, weight, wrong = loss_sums(rows, loss, *model, self._rule)
                 sums += (weight, total, wrong)
 
     def keep(self, which: Sequence[int]) -> None:

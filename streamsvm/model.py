@@ -1,10 +1,12 @@
 """Model: weights, bias, classes and how they came about; scoring, saving, loading.
 
 On disk a model is one safetensors file (io/tensors.py): tensors `weights` (float32; weights[j] belongs to index j) and
-`bias` (float64), and metadata that any safetensors reader shows. Where features were scaled in training there is a
-third tensor, `scale` (float32, one factor for each weight). The weights belong to features as written in the data all
-the same: the factors are multiplied into them, so that nobody who predicts needs to know; `scale` is kept for those who
-learn on. A checkpoint holds the same tensors and metadata beside its own, and so is a model too.
+`bias` (float64), and metadata that any safetensors reader shows. With more than two classes weights are [index, class],
+and there is a bias for each class. Where features were scaled in training there is a third tensor, `scale` (float32,
+one factor for each index). The weights belong to features as written in the data all the same: the factors are
+multiplied into them, so that nobody who predicts needs to know; `scale` is kept for those who learn on. What makes
+probabilities of scores has tensors that begin with `calibration.`, and thresholds that were chosen are `thresholds`.
+A checkpoint holds the same tensors and metadata beside its own, and so is a model too.
 """
 
 import json
@@ -15,56 +17,94 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Float64s
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s
+from streamsvm.calibration import Calibration, logistic
 from streamsvm.classes import ClassLabel, ClassMap, shown_label
 from streamsvm.errors import ModelError
 from streamsvm.io import tensors
 from streamsvm.io.files import written_atomically
 from streamsvm.io.generations import CHECKPOINT, read_newest
-from streamsvm.jit import kernel
+from streamsvm.scoring import Offset, codes_of, score_rows
 
 MODEL = tensors.Kind("streamsvm-model", 1, "model")
 
 
 @dataclass
 class Model:
-    """A linear model: score = weights . x + bias; a positive score means the second class."""
+    """A linear model: score = weights . x + bias; a positive score means the second class.
 
-    weights: Float32s
-    bias: float
+    With more than two classes there is a score for each, and the largest one means its class.
+    """
+
+    weights: Float32s  # [index], or [index, class]
+    bias: Offset  # a number, or [class]
     classes: list[ClassLabel]
     loss: str
+    rule: str = "ova"  # how more than two classes were learned: ova or crammer_singer
     recipe: dict[str, Any] = field(default_factory=dict)  # how features were made: hash_bits, dim, scale
     config: dict[str, Any] = field(default_factory=dict)  # resolved settings, redacted
     provenance: dict[str, Any] = field(default_factory=dict)  # sources, rows, passes, penalty, versions
     online: dict[str, Any] = field(default_factory=dict)  # where an online solver stood: t, eta0
     named: Any = None  # names of hashed features by index (features/names.py), saved beside the model
     scale: Float32s | None = None  # factors of features in training; they are part of `weights` already
+    calibration: Calibration | None = None  # from scores to probabilities, where it was learned
+    thresholds: Float64s | None = None  # what is taken off the score, or off that of each class, before the decision
 
     @property
     def dim(self) -> int:
         return len(self.weights)
 
+    @property
+    def many(self) -> bool:
+        """Whether there is a score for each class, and not one that tells two of them apart."""
+        return self.weights.ndim == 2
+
     def learned_weights(self) -> Float32s:
         """The weights of scaled features, as the solver knew them: what learning goes on from."""
-        return self.weights if self.scale is None else self.weights / self.scale
+        if self.scale is None:
+            return self.weights
+        return self.weights / (self.scale[:, None] if self.many else self.scale)
 
     def scores(self, batch: Batch) -> Float64s:
-        """One score for each row; features the model has never seen are ignored."""
-        out = np.empty(batch.rows)
-        score_pass(batch, self.weights, self.bias, out)
-        return out
+        """One score for each row, or [row, class]; features the model has never seen are ignored."""
+        return score_rows(batch, self.weights, self.bias)
+
+    def codes(self, scores: Float64s) -> Int64s:
+        """The class that the scores say, by its place in `classes`; where thresholds were chosen, they decide."""
+        return codes_of(scores if self.thresholds is None else scores - self.thresholds)
+
+    @property
+    def probable(self) -> bool:
+        """Whether scores can be turned into probabilities."""
+        return self.calibration is not None or self.loss == "logistic"
+
+    def probabilities(self, scores: Float64s) -> Float64s:
+        """The probability of the second class, or [row, class], of which each row adds up to 1."""
+        if self.calibration is not None:
+            return self.calibration.probabilities(scores)
+        if not self.probable:
+            raise ModelError(self.why_improbable)
+        return logistic(scores)
+
+    @property
+    def why_improbable(self) -> str:
+        return (
+            f"the model was trained with {self.loss} and not calibrated, so it has no probabilities: "
+            "train it with --calibrate platt, or with --loss logistic"
+        )
 
     def prediction_text(self, batch: Batch, what: str = "labels") -> bytes:
-        """One line a row: the class as the user wrote it, the exact score, or the probability of the second class."""
+        """One line a row: the class as the user wrote it, the exact score, or the probability of the second class.
+
+        With more than two classes the scores or probabilities of all, in the order of `classes`, with blanks between.
+        """
         scores = self.scores(batch)
         if what == "labels":
-            names = [self.class_text(code) for code in (0, 1)]
-            lines = [names[positive] for positive in (scores > 0.0).tolist()]
+            names = [self.class_text(code) for code in range(len(self.classes))]
+            lines = [names[code] for code in self.codes(scores).tolist()]
         else:
-            if what == "probabilities":
-                scores = np.exp(-np.logaddexp(0.0, -scores))
-            lines = [repr(score) for score in scores.tolist()]
+            figures = (self.probabilities(scores) if what == "probabilities" else scores).tolist()
+            lines = [" ".join(map(repr, row)) for row in figures] if self.many else [repr(figure) for figure in figures]
         return ("\n".join(lines) + "\n").encode() if lines else b""
 
     def class_map(self) -> ClassMap:
@@ -88,6 +128,8 @@ class Model:
     def metadata(self) -> dict[str, str]:
         return {
             "loss": self.loss,
+            "rule": self.rule,
+            "calibration": json.dumps(self.calibration.metadata() if self.calibration is not None else None),
             "classes": json.dumps(self.classes),
             "recipe": json.dumps(self.recipe, sort_keys=True),
             "config": json.dumps(self.config),
@@ -97,7 +139,11 @@ class Model:
 
     def arrays(self) -> dict[str, tensors.Array]:
         scale = {} if self.scale is None else {"scale": self.scale.astype(np.float32, copy=False)}
-        return {"bias": np.array([self.bias]), "weights": self.weights.astype(np.float32, copy=False), **scale}
+        bias = np.array(self.bias, np.float64, ndmin=1)
+        thresholds = {} if self.thresholds is None else {"thresholds": self.thresholds}
+        calibration = {} if self.calibration is None else self.calibration.arrays()
+        weights = self.weights.astype(np.float32, copy=False)
+        return {"bias": bias, "weights": weights, **scale, **thresholds, **calibration}
 
 
 def _warn(text: str) -> None:
@@ -117,20 +163,38 @@ def model_of(content: tensors.Content, shown: str) -> Model:
     """The model in a file that has been read."""
     metadata, arrays = content.metadata, content.arrays
     try:
-        weights, bias = arrays["weights"].reshape(-1), float(arrays["bias"][0])
+        weights, bias = arrays["weights"], arrays["bias"]
+        classes = json.loads(metadata["classes"])
+        many = weights.ndim == 2
+        if weights.ndim > 2 or bias.shape != ((weights.shape[1],) if many else (1,)):
+            raise ValueError(f"weights are {list(weights.shape)}, and there are {bias.size} numbers for the bias")
+        if many and len(classes) != weights.shape[1]:
+            raise ValueError(f"there are {len(classes)} classes, and weights for {weights.shape[1]}")
         return Model(
             weights=weights,
-            bias=bias,
-            classes=json.loads(metadata["classes"]),
+            bias=bias if many else float(bias[0]),
+            classes=classes,
             loss=metadata["loss"],
+            rule=metadata.get("rule", "ova"),
             recipe=json.loads(metadata["recipe"]),
             config=json.loads(metadata["config"]),
             provenance=json.loads(metadata["provenance"]),
             online=json.loads(metadata["online"]),
             scale=_scale(arrays, len(weights)),
+            calibration=Calibration.stored(json.loads(metadata.get("calibration", "null")), arrays, len(bias)),
+            thresholds=_thresholds(arrays, len(bias)),
         )
     except Exception as error:
         raise ModelError(f"{shown}: damaged {content.kind.called} ({error})") from error
+
+
+def _thresholds(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | None:
+    if "thresholds" not in arrays:
+        return None
+    thresholds = arrays["thresholds"]
+    if thresholds.dtype != np.float64 or thresholds.shape != (size,) or not np.isfinite(thresholds).all():
+        raise ValueError(f"thresholds are {thresholds.dtype} {list(thresholds.shape)}, or no numbers")
+    return thresholds
 
 
 def _scale(arrays: Mapping[str, tensors.Array], size: int) -> Float32s | None:
@@ -143,15 +207,3 @@ def _scale(arrays: Mapping[str, tensors.Array], size: int) -> Float32s | None:
     if not (np.isfinite(scale) & (scale > 0.0)).all():
         raise ValueError("scale has factors that are not positive numbers")
     return scale
-
-
-@kernel
-def score_pass(batch, vector, bias, out):
-    indptr, indices, values, labels, weights = batch
-    size = len(vector)
-    for i in range(len(labels)):
-        total = bias
-        for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] < size:
-                total += np.float64(vector[indices[k]]) * np.float64(values[k])
-        out[i] = total

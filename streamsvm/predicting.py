@@ -22,10 +22,13 @@ class Wish(NamedTuple):
     scores: bool = False
     probabilities: bool = False
 
-    @property
-    def added(self) -> list[str]:
-        """The columns after those that are kept."""
-        return ["prediction", *["score"] * self.scores, *["probability"] * self.probabilities]
+    def added(self, model: Model) -> list[str]:
+        """The columns after those that are kept; with more than two classes some for each of them."""
+        figures = [*["score"] * self.scores, *["probability"] * self.probabilities]
+        if not model.many:
+            return ["prediction", *figures]
+        classes = [model.class_text(code) for code in range(len(model.classes))]
+        return ["prediction", *(f"{figure}_{name}" for figure in figures for name in classes)]
 
 
 def kept_columns(given: str | None) -> tuple[str, ...]:
@@ -52,13 +55,14 @@ def write_predictions(
     """All predictions, in order, while the data is read."""
     from streamsvm.io.writers import column_types, prediction_record, prediction_schema, table_writer
 
-    clash = next((name for name in wish.keep if name in wish.added), None)
+    added = wish.added(model)
+    clash = next((name for name in wish.keep if name in added), None)
     if clash is not None:
         raise ConfigError(f"--keep {clash}: the table has a column of this name already")
     source = stream.source
     types = column_types(source.parts[0], format_of(source, settings.data.format), wish.keep)
     kind, take = _class_column(model)
-    schema = prediction_schema(types, dict.fromkeys(wish.added, "number") | {"prediction": kind})
+    schema = prediction_schema(types, dict.fromkeys(added, "number") | {"prediction": kind})
     writer = table_writer(
         out, schema, target.format, codec=target.codec, delimiter=target.delimiter, memory=settings.run.memory
     )
@@ -69,11 +73,11 @@ def write_predictions(
 
 def _columns(model: Model, batch: Batch, wish: Wish, take: Callable[[Any], Any]) -> list[Any]:
     scores = model.scores(batch)
-    columns = [take((scores > 0.0).astype(np.int64))]
-    if wish.scores:
-        columns.append(scores)
-    if wish.probabilities:
-        columns.append(np.exp(-np.logaddexp(0.0, -scores)))
+    columns = [take(model.codes(scores))]
+    wanted = [scores] if wish.scores else []
+    wanted += [model.probabilities(scores)] if wish.probabilities else []
+    for figures in wanted:
+        columns += list(figures.T) if model.many else [figures]
     return columns
 
 

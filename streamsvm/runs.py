@@ -50,6 +50,7 @@ class Run(ABC):
         self.number = 1  # of the pass that is being made, or comes next
         self._inside = False  # whether it has begun
         self._checkpoints = checkpoints
+        self.rule = "crammer_singer" if settings.multiclass == "crammer_singer" else "ova"  # of more than two classes
 
     # What a run must say.
 

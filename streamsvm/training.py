@@ -22,8 +22,9 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_problem
+from streamsvm.scoring import Offset, loss_sums
 from streamsvm.solvers import OnlineSolver, make_solver
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, loss_pass
+from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
 from streamsvm.stream import Stream
 
 
@@ -226,7 +227,7 @@ class _Training(OnlineRun):
         with closing(self.feed.visits(self.passes_done + 1)) as visits:
             for batch, _, held in visits:
                 rows = batch if held is None else batch._replace(weights=batch.weights * ~held)
-                loss, c, _ = loss_pass(rows, self.solver.problem.loss, weights, bias)
+                loss, c, _ = loss_sums(rows, self.solver.problem.loss, weights, bias, self.rule)
                 total, weight = total + loss, weight + c
         self.objective = self.solver.problem.objective(weights, bias, total / weight)
 

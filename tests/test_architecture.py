@@ -52,6 +52,8 @@ ROOMS = {
     "penalties": {"jit"},
     "schedules": {"jit"},
     "classes": SMALL,
+    "scoring": SMALL | {"losses", "rows"},
+    "calibration": SMALL,
     "hashing": {"jit"},
     "cells": {"batch", "jit"},
     "io": SMALL | {"cells", "hashing", "io/urls", "rows"},
@@ -61,7 +63,7 @@ ROOMS = {
     "io/names_file": {"errors", "io/files"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"pool"},
-    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "shuffle"},
+    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle"},
     "features": SMALL | {"cells", "hashing", "rows"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
@@ -70,13 +72,15 @@ ROOMS = {
     "stream": SMALL | {"features", "io", "pool", "readers", "shuffle"},
     "cache_place": {"errors", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "pool", "readers", "shuffle", "stream"},
-    "model": SMALL | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"},
+    "model": SMALL
+    | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"}
+    | {"calibration", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
-    "evaluate": SMALL | {"model", "losses"},
+    "evaluate": SMALL | {"model", "losses", "scoring"},
     "weight_names": SMALL | {"features", "io/names_file", "model"},
     "config": {"errors", "io/urls"},
-    "holdout": SMALL | {"losses", "shuffle", "solvers"},
+    "holdout": SMALL | {"losses", "scoring", "shuffle", "solvers"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
@@ -88,18 +92,19 @@ ROOMS = {
     | {"stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
     "cached_groups": SMALL | {"feed", "groups", "passes"},
-    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "solvers", "version"}
+    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "scoring", "solvers", "version"}
     | SMALL
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
-    | {"solvers"}
+    | {"scoring", "solvers"}
     | SMALL
     | TERMS,
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
-    | {"progress", "reading", "runs", "solvers", "stream", "version"}
+    | {"progress", "reading", "runs", "scoring", "solvers", "stream", "version"}
     | SMALL
     | TERMS,
-    "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "solvers", "training"}
+    "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "scoring", "solvers"}
+    | {"training"}
     | SMALL,
     "cli": {"checkpoint", "classes", "config", "converting", "evaluate", "inspecting", "predicting", "stream"}
     | {"interrupts", "io", "io/cache", "io/files", "io/generations"}

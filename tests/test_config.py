@@ -77,6 +77,9 @@ def test_defaults():
             "interactions": None, "ngrams": 1, "names": False, "hash_bits": None, "dim": None, "scale": "none",
         },
         "loss": "squared_hinge",
+        "multiclass": "auto",
+        "calibration": "auto",
+        "threshold": {"by": "none", "costs": None},
         "penalty": {"l2": None, "C": None, "l1": None, "path": None},
         "bias": {"kind": "penalised", "scale": 1.0},
         "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
@@ -329,8 +332,10 @@ UNKNOWN = [
     ("Loss: hinge", "Loss", "did you mean 'loss'?"),
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model"),
-    ("zzz: 1", "zzz", "known here: data, features, loss, penalty, bias, solver, run, output, checkpoint, tune"),
-    ("3: 1", "3", "known here: data, features, loss, penalty, bias, solver, run, output, checkpoint, tune"),
+    ("zzz: 1", "zzz", "known here: data, features, loss, multiclass, calibration, threshold, "
+     "penalty, bias, solver, run, output, checkpoint, tune"),
+    ("3: 1", "3", "known here: data, features, loss, multiclass, calibration, threshold, "
+     "penalty, bias, solver, run, output, checkpoint, tune"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -769,7 +774,7 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune"
+        "data", "features", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune"
     ]  # fmt: skip
 
 
@@ -962,7 +967,7 @@ def test_template_loads_and_shows_every_key(write):
     everything = re.sub(r"^( *)#(?! )", r"\1", text, flags=re.MULTILINE)
     assert load(write(everything)) == found  # what is commented out are the defaults
     for section, keys in to_json_dict(Settings()).items():
-        assert f"\n{section}:" in text
+        assert re.search(rf"^#?{section}:", text, re.MULTILINE), section
         for key in keys if isinstance(keys, dict) else ():
             assert re.search(rf"^  #?{key}:", text, re.MULTILINE), key
     unwrapped = re.sub(r"\n *# ", " ", text)

@@ -240,8 +240,8 @@ def predict(
     if scores and probabilities and table is None:
         raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
     model = load_model(expand(model_file), _warn)
-    if probabilities and model.loss != "logistic":
-        raise ModelError(f"{model_file}: probabilities need --loss logistic; this model was trained with {model.loss}")
+    if probabilities and not model.probable:
+        raise ModelError(f"{model_file}: {model.why_improbable}")
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False, keep=wish.keep)
     what = "scores" if scores else "probabilities" if probabilities else "labels"
     target: Any = written_atomically(expand(output)) if output else nullcontext(sys.stdout.buffer)

@@ -72,6 +72,13 @@ FLAGS = {
     "delimiter": Flag("data.delimiter", "What stands between the fields of CSV. [default: found in the data]"),
     "classes": Flag("data.classes", "The class labels, such as 1,2; the first is negative."),
     "class_weights": Flag("data.class_weights", "balanced, or weights by class such as 1:5,-1:1.", ("balanced",)),
+    "multiclass": Flag("multiclass", "More than two classes: ova or crammer_singer. [default: ova]",
+                       ("auto", "ova", "crammer_singer")),
+    "calibrate": Flag("calibration", "Probabilities: platt, isotonic or none. [default: platt, if free of cost]",
+                      ("auto", "none", "platt", "isotonic")),
+    "threshold": Flag("threshold.by", "Decide where f1 is largest, or cost is least. [default: none]",
+                      ("none", "f1", "cost")),
+    "costs": Flag("threshold.costs", "Costs of mistakes by class, such as 1:10,-1:1, for --threshold cost."),
     "shuffle": Flag("data.shuffle", "Rows in a seeded shuffle buffer; 0 keeps the order in all passes."),
     "limit": Flag("data.limit", "Only the first N rows."),
     "sample": Flag("data.sample", "Only this share of the rows, such as 0.1, picked at random."),
@@ -143,9 +150,10 @@ def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], fla
     overrides: dict[str, object] = {flags[name].setting: value for name, value in given.items()}
     if "data.classes" in overrides:
         overrides["data.classes"] = [_number_or_text(name) for name in str(overrides["data.classes"]).split(",")]
-    if ":" in str(overrides.get("data.class_weights", "")):
-        pairs = [pair.rpartition(":") for pair in str(overrides["data.class_weights"]).split(",")]
-        overrides["data.class_weights"] = {label.strip(): weight for label, _, weight in pairs}
+    for by_class in ("data.class_weights", "threshold.costs"):
+        if ":" in str(overrides.get(by_class, "")):
+            pairs = [pair.rpartition(":") for pair in str(overrides[by_class]).split(",")]
+            overrides[by_class] = {label.strip(): weight for label, _, weight in pairs}
     if data:
         overrides["data.train"] = data
     spelled = {flag.setting: (flag.spelled or (f"--{name.replace('_', '-')}",))[0] for name, flag in flags.items()}

@@ -169,7 +169,8 @@ def template() -> str:
     for name, value in Settings():
         lines += ["", *_comment(Settings, name, "")]
         if not isinstance(value, Section):
-            lines.append(dump({name: _STARTER[name]}).rstrip())
+            text = dump({name: _STARTER.get(name, value)}).rstrip()
+            lines.append(text if name in _STARTER else f"#{text}")
             continue
         lines.append(f"{name}:")
         for key, default in _tree(value).items():

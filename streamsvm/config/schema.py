@@ -207,6 +207,21 @@ class BiasSettings(Section, title="bias"):
     scale: Positive = Field(default=1.0, description="Value of the constant feature that the bias multiplies.")
 
 
+class ThresholdSettings(Section, title="threshold"):
+    """Where the decision between classes lies; chosen on held-out rows (data.holdout), or on rows not yet learned."""
+
+    short = "by"
+    by: Literal["none", "f1", "cost"] = Field(
+        default="none",
+        description="Put it where F1 is largest (the mean over the classes, if there are more than two), or where "
+        "mistakes cost least; none keeps it where the scores say.",
+    )
+    costs: ClassWeights = Field(
+        default=None,
+        description="With by: cost, what it costs to give a row of a class another one, such as {1: 10, -1: 1}.",
+    )
+
+
 class RunSettings(Section, title="run"):
     """What the run may use of the machine; none of it but the seed changes the result."""
 
@@ -276,6 +291,19 @@ class Settings(Section, title="streamsvm settings"):
     loss: Literal["squared_hinge", "hinge", "smoothed_hinge", "logistic"] = Field(
         default="squared_hinge", description="What a wrong or uncertain score costs."
     )
+    multiclass: Literal["auto", "ova", "crammer_singer"] = Field(
+        default="auto",
+        description="How more than two classes are learned: each against all others (ova; what auto takes), or all at "
+        "once by the margin to the next best (crammer_singer). ova on a stream: whichever classes come.",
+    )
+    calibration: Literal["auto", "none", "platt", "isotonic"] = Field(
+        default="auto",
+        description="How scores become probabilities: a sigmoid (platt) or any rising curve (isotonic), learned from "
+        "rows before they are learned from, or from held-out rows. auto: platt where that costs nothing.",
+    )
+    threshold: ThresholdSettings = Field(
+        default=ThresholdSettings(), description="Where the decision lies, or in short what it is chosen by."
+    )
     penalty: PenaltySettings = Field(default=PenaltySettings(), description="Penalty on large weights: l2 or C, l1.")
     bias: BiasSettings = Field(default=BiasSettings(), description="The constant term, or in short its kind.")
     solver: Annotated[
@@ -297,7 +325,7 @@ SHAPE = Shape(
         else tuple(getattr(field.annotation, "model_fields", ()))
         for name, field in Settings.model_fields.items()
     },
-    short={"bias": "kind", "checkpoint": "dir", "solver": "name"},
+    short={"bias": "kind", "checkpoint": "dir", "solver": "name", "threshold": "by"},
     exclusive=(("penalty", "l2", "C"), ("features", "hash_bits", "dim")),
     variants={name: tuple(model.model_fields) for name, model in SOLVER_SETTINGS.items()},
     default_variant=DEFAULT_SOLVER,
@@ -331,6 +359,9 @@ SHAPE = Shape(
         **dict.fromkeys(("checkpoint_dir", "save_dir", "snapshot"), "checkpoint.dir"),
         **dict.fromkeys(("interval", "save_every", "save_steps"), "checkpoint.every"),
         **dict.fromkeys(("save_resume", "resume_from"), "checkpoint.resume"),
+        **dict.fromkeys(("multi_class", "strategy"), "multiclass"),
+        **dict.fromkeys(("probability", "calibrate", "calibrator"), "calibration"),
+        **dict.fromkeys(("cutoff", "decision_threshold"), "threshold.by"),
         "loss_function": "loss",
     },
 )
@@ -387,6 +418,8 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
         found.append((("penalty", "path"), "needs held-out rows to choose by: set data.holdout (--holdout 10)"))
     if solver.early_stop and not settings.data.holdout:
         found.append((("solver", "early_stop"), "needs held-out rows: set data.holdout (--holdout 10)"))
+    if settings.threshold.by == "cost" and not isinstance(settings.threshold.costs, Mapping):
+        found.append((("threshold", "costs"), "needs the costs of mistakes by class, such as --costs 1:10,-1:1"))
     if settings.checkpoint.resume and settings.checkpoint.dir is None:
         found.append((("checkpoint", "resume"), "needs the directory of the checkpoints: --checkpoint DIR"))
     return found
@@ -424,6 +457,7 @@ def schema() -> dict[str, Any]:
         "solver": {"enum": list(SOLVER_SETTINGS)},
         "bias": {"enum": list(found["$defs"]["BiasSettings"]["properties"]["kind"]["enum"])},
         "checkpoint": {"type": "string", "minLength": 1},
+        "threshold": {"enum": list(found["$defs"]["ThresholdSettings"]["properties"]["by"]["enum"])},
     }
     for name, entry in found["properties"].items():
         if not SHAPE.keys[name]:

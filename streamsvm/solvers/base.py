@@ -20,7 +20,8 @@ from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Loss
 from streamsvm.penalties import Penalty
-from streamsvm.rows import row_dot, row_norm2
+from streamsvm.rows import row_norm2
+from streamsvm.scoring import Offset, loss_sums
 
 # Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
 SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
@@ -62,13 +63,14 @@ class Problem(NamedTuple):
     def l2(self) -> float:
         return self.penalty.l2
 
-    def norm2(self, weights: Float32s, bias: float) -> float:
-        """||w||^2, a penalised bias included."""
-        share = bias * bias / self.bias.gain if self.bias.decay and self.bias.gain else 0.0
-        pieces = (weights[a : a + PIECE] for a in range(0, len(weights), PIECE))
+    def norm2(self, weights: Float32s, bias: Offset) -> float:
+        """||w||^2, a penalised bias included; of several classes the sum."""
+        share = float(np.sum(bias * bias)) / self.bias.gain if self.bias.decay and self.bias.gain else 0.0
+        flat = weights.reshape(-1)
+        pieces = (flat[a : a + PIECE] for a in range(0, len(flat), PIECE))
         return share + sum(float(np.square(piece, dtype=np.float64).sum()) for piece in pieces)  # np.dot takes threads
 
-    def objective(self, weights: Float32s, bias: float, mean_loss: float) -> float:
+    def objective(self, weights: Float32s, bias: Offset, mean_loss: float) -> float:
         norm1 = float(np.abs(weights).sum(dtype=np.float64)) if self.penalty.l1 else 0.0
         return 0.5 * self.l2 * self.norm2(weights, bias) + self.penalty.l1 * norm1 + mean_loss
 
@@ -380,8 +382,8 @@ def compact(rows: Batch) -> Batch:
     return rows._replace(indices=renumbered.astype(np.uint32))
 
 
-def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: float) -> float:
-    total, weight, _ = loss_pass(rows, problem.loss, weights, bias)
+def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: Offset, rule: str = "ova") -> float:
+    total, weight, _ = loss_sums(rows, problem.loss, weights, bias, rule)
     value = problem.objective(weights, bias, total / max(weight, 1e-300))
     return value if np.isfinite(value) else float("inf")
 
@@ -393,18 +395,3 @@ def mean_norm2(batch):
     for i in range(len(labels)):
         total += row_norm2(values, indptr[i], indptr[i + 1])
     return total / max(1, len(labels))
-
-
-@kernel
-def loss_pass(batch, loss, vector, bias):
-    """Weighted sum of losses, the sum of weights, and that of rows on the wrong side."""
-    indptr, indices, values, labels, weights = batch
-    total = weight = wrong = 0.0
-    for i in range(len(labels)):
-        label = 2.0 * labels[i] - 1.0
-        score = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
-        total += weights[i] * loss.value(score, label)
-        weight += weights[i]
-        if (score > 0.0) != (label > 0.0):
-            wrong += weights[i]
-    return total, weight, wrong
