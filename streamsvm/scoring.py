@@ -3,7 +3,7 @@
     two classes       score = w.x + b                    positive means the second class
     more of them      score_k = w_k.x + b_k              the largest one means its class, the first of equal ones
 
-Weights are [feature] and the bias a number, or [feature, class] and [class]. The loss of a row of class y is, by `rule`,
+Weights are [feature] and the bias a number, or [feature, class] and [class]. By `rule`, the loss of a row of class y is
 
     ova               sum over k of loss(score_k, +1 if k = y else -1)        each class against all others
     crammer_singer    loss(score_y - largest score of another class, +1)

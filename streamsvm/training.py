@@ -22,7 +22,7 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_problem
-from streamsvm.scoring import Offset, loss_sums
+from streamsvm.scoring import loss_sums
 from streamsvm.solvers import OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
 from streamsvm.stream import Stream

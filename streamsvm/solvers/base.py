@@ -84,6 +84,7 @@ class OnlineSolver(ABC):
     has_step_size: ClassVar[bool] = True
     averaged: ClassVar[bool] = False  # whether its weights are a mean of iterates, which has little noise
     worse_by: ClassVar[float] = 0.0  # how much more a trial may cost, relatively, if it takes larger steps
+    rule: ClassVar[str] = "ova"  # how more than two classes are learned
     exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
 
     def __init__(self, problem: Problem, *, eta0: float | None = None, dim: int = 0, memory: int | None = None) -> None:
@@ -109,11 +110,11 @@ class OnlineSolver(ABC):
         """Learn the rows of a batch, in the order given; returns the row at which numbers overflowed, or -1."""
 
     @abstractmethod
-    def weights(self) -> tuple[Float32s, float]:
+    def weights(self) -> tuple[Float32s, Offset]:
         """The weights and the bias that prediction should use, in a new array."""
 
     @abstractmethod
-    def start_from(self, weights: Float32s, bias: float) -> None:
+    def start_from(self, weights: Float32s, bias: Offset) -> None:
         """Put known weights in place of zeros."""
 
     # What a solver may say.
@@ -263,8 +264,12 @@ class OnlineSolver(ABC):
     def _choose_step_size(self) -> None:
         waiting = concatenate(self._trial or [])
         self._trial = None
-        self.scalars[STEP] = choose_step_size(self, trial_rows(waiting))
+        self.scalars[STEP] = choose_step_size(*self.trial_of(trial_rows(waiting)))
         self._learn(waiting)
+
+    def trial_of(self, rows: Batch) -> tuple["OnlineSolver", Batch]:
+        """A solver like this one to try step sizes with, and the rows as it wants them."""
+        return self, rows
 
     def _reserve(self, width: int) -> None:
         """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""
@@ -340,7 +345,8 @@ def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
         if power not in tried:
             trial = solver.fresh(start * 2.0**power)
             trial._reserve(rows.width)
-            tried[power] = float("inf") if trial.run(seen) >= 0 else objective_on(problem, judge, *trial.weights())
+            failed = trial.run(seen) >= 0
+            tried[power] = float("inf") if failed else objective_on(problem, judge, *trial.weights(), solver.rule)
         return tried[power]
 
     best = min(TRIAL_SCAN, key=cost)

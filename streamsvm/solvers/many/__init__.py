@@ -1,0 +1,16 @@
+"""The online solvers for more than two classes, by the same names; `make_class_solver` makes one."""
+
+from typing import Any
+
+from streamsvm.solvers.base import Problem
+from streamsvm.solvers.many.asgd import AsgdClasses, ZhangClasses
+from streamsvm.solvers.many.sgd import SgdClasses
+from streamsvm.solvers.many.solver import ManyClasses
+
+OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (AsgdClasses, SgdClasses, ZhangClasses)}
+CRAMMER_SINGER: dict[str, type[ManyClasses]] = {}
+
+
+def make_many(rule: str, name: str, problem: Problem, **options: Any) -> ManyClasses:
+    """The solver of that name for several classes, by this rule."""
+    return (OVA if rule == "ova" else CRAMMER_SINGER)[name](problem, **options)
