@@ -1,7 +1,8 @@
 """Labels as written and the class codes 0, 1, ... that solvers learn from.
 
 Declared classes are taken in the order given; the first of two is the negative one. Without a declaration {-1, +1} and
-{0, 1} are understood as they stream by. Any other label needs to be declared, or found on a pass that fills the cache.
+{0, 1} are understood as they stream by. Where the first rows have other labels, classes are found as they come, and
+have the codes of that order (`growing`); a model has them in the order of their labels all the same.
 """
 
 from collections.abc import Collection
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s
+from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.jit import quick
 
 ClassLabel = int | float | str
+
+MOST_CLASSES = 1000
+FEW = 20  # labels that are no whole numbers may be so many, before they look like something else than classes
 
 
 class UndeclaredClassError(DataError):
@@ -24,8 +28,8 @@ class UndeclaredClassError(DataError):
         self.row = row
         names = ", ".join(str(name) for name in known.names) or "-1, 1 or 0, 1"
         remedy = (
-            "declare them, as in --classes 1,2 (data.classes), or use --passes 2 to find them first"
-            if known.open
+            "declare them, as in --classes 1,2,3 (data.classes), or use --multiclass ova to take them as they come"
+            if known.open or known.guessed
             else "they are fixed by --classes (data.classes) or by the model"
         )
         super().__init__(f"label {shown_label(label)} is not one of the classes ({names}); {remedy}")
@@ -37,20 +41,34 @@ def shown_label(label: float) -> str:
 
 
 class ClassMap:
-    """From labels to codes and back. `open` maps accept {-1, +1} and {0, 1} and note which of them came."""
+    """From labels to codes and back. `open` maps accept {-1, +1} and {0, 1} and note which of them came.
 
-    def __init__(self, classes: list[ClassLabel] | None = None) -> None:
-        self.open = classes is None
+    `growing` ones accept any label, and give it the next code. Classes that were `guessed` are those of the first rows.
+    `many` says that a model has a score for each class: with more than two, or where that is wanted, or may turn out.
+    """
+
+    def __init__(
+        self,
+        classes: list[ClassLabel] | None = None,
+        *,
+        growing: bool = False,
+        guessed: bool = False,
+        many: bool = False,
+    ) -> None:
+        self.growing = growing
+        self.guessed = guessed
+        self.open = classes is None and not growing
+        self.many = many or growing or len(classes or ()) > 2
         self._declared: list[ClassLabel] = list(classes or [])
         self._signs = np.zeros(3, np.bool_)  # whether -1, 0, 1 were seen
         self._sorted = np.empty(0, np.float32)
         self._codes = np.empty(0, np.float32)
-        if classes is not None:
-            self._index(classes)
+        if self._declared:
+            self._index()
 
-    def _index(self, classes: list[ClassLabel]) -> None:
+    def _index(self) -> None:
         numbers = self.numbers
-        if len(set(numbers.tolist())) != len(classes):
+        if len(set(numbers.tolist())) != len(self._declared):
             raise ConfigError("data.classes: two of the classes are the same number")
         order = np.argsort(numbers)
         self._sorted = numbers[order]
@@ -68,19 +86,36 @@ class ClassMap:
     @property
     def numbers(self) -> Float32s:
         """The labels of codes 0, 1, ... as rows have them: numbers as written, of texts the codes themselves."""
-        names = self.names or [-1, 1]
+        names = self.names or ([] if self.growing else [-1, 1])
         if _first_text(names) is not None:
             return np.arange(len(names), dtype=np.float32)
         return np.array([float(name) for name in names], np.float32)
 
+    def places(self) -> Int64s:
+        """The codes in the order in which a model has its classes: that of the labels, if they came in another."""
+        if self.growing:
+            return np.argsort(self.numbers[: len(self._declared)]).astype(np.int64)
+        return np.arange(len(self.names), dtype=np.int64)
+
     def encode(self, batch: Batch) -> Batch:
         """The batch with codes instead of labels; rows without a label keep NaN."""
+        if self.growing:
+            self._admit(batch.labels)
         codes = self._encode_open(batch.labels) if self.open else self._encode_declared(batch.labels)
         return batch._replace(labels=codes)
 
     def state(self) -> dict[str, Any]:
         """What was learned from the labels so far: which of -1, 0, 1 an open map has seen."""
-        return {"signs": self._signs.tolist()} if self.open else {}
+        kind = {"growing": self.growing, "guessed": self.guessed, "many": self.many}
+        return kind | ({"signs": self._signs.tolist()} if self.open else {})
+
+    @classmethod
+    def restored(cls, names: list[ClassLabel] | None, state: dict[str, Any]) -> "ClassMap":
+        """The map that had these names, if it was not open, and this state."""
+        kind = {key: bool(state[key]) for key in ("growing", "guessed", "many")}
+        classes = cls(names, **kind)
+        classes.restore(state)
+        return classes
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was taken, with a map of the same kind."""
@@ -88,6 +123,16 @@ class ClassMap:
             raise ModelError("the classes saved were declared, these are not, or the other way round")
         if self.open:
             self._signs = np.array(state["signs"], np.bool_)
+
+    def _admit(self, labels: Float32s) -> None:
+        """Give labels that were not there before the next codes, in the order in which they come."""
+        found, first = np.unique(labels[~np.isnan(labels)], return_index=True)
+        new = ~np.isin(found, self._sorted)
+        if new.any():
+            written = [whole(float(label)) for label in found[new][np.argsort(first[new])]]
+            self._declared += written
+            refuse_numbers(self._declared)
+            self._index()
 
     def _encode_open(self, labels: Float32s) -> Float32s:
         codes = np.empty(len(labels), np.float32)
@@ -121,12 +166,45 @@ def refuse_texts(classes: Collection[ClassLabel]) -> None:
         raise ConfigError(f"data.classes: the labels of this data are numbers, not {text[:60]!r}")
 
 
+def refuse_numbers(labels: Collection[ClassLabel]) -> None:
+    """DataError if labels are so many that they can hardly be classes."""
+    broken = [label for label in labels if isinstance(label, float) and not label.is_integer()]
+    if len(labels) > MOST_CLASSES or len(broken) > FEW:
+        some = ", ".join(str(label) for label in list(labels)[:3])
+        raise DataError(
+            f"more than {MOST_CLASSES if len(labels) > MOST_CLASSES else FEW} different labels ({some}, ...): they look "
+            "like numbers to be predicted, not like classes; is another column or field the label?"
+        )
+
+
+def whole(label: float) -> int | float:
+    return int(label) if label.is_integer() else label
+
+
+def usual(labels: Collection[float]) -> bool:
+    """Whether these are labels of two classes as they are usually written: of {-1, +1}, or of {0, 1}."""
+    return set(labels) <= {-1.0, 0.0, 1.0} and not {-1.0, 0.0} <= set(labels)
+
+
 def classes_from(labels: Collection[float]) -> list[ClassLabel]:
     """The classes of a whole data set, from the distinct labels seen in it."""
-    seen = set(labels)
-    if not seen <= {-1.0, 0.0, 1.0} or {-1.0, 0.0} <= seen:
-        return [int(v) if float(v).is_integer() else v for v in sorted(seen)]
-    return [0, 1] if 0.0 in seen else [-1, 1]
+    if not usual(labels):
+        found: list[ClassLabel] = [whole(float(label)) for label in sorted(set(labels))]
+        refuse_numbers(found)
+        return found
+    return [0, 1] if 0.0 in labels else [-1, 1]
+
+
+def class_map_of(labels: Collection[float], multiclass: str) -> ClassMap:
+    """How to understand labels that nobody has declared, given those of the first rows."""
+    if multiclass != "auto":
+        return ClassMap(growing=True)
+    if usual(labels):
+        return ClassMap()
+    if len(set(labels)) == 2:
+        return ClassMap(classes_from(labels), guessed=True)
+    refuse_numbers([whole(float(label)) for label in labels])
+    return ClassMap(growing=True)
 
 
 @quick

@@ -7,7 +7,9 @@ A model of indices (LIBSVM text, or sparse columns of a table) reads both; one o
 of VW text reads VW text.
 """
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from streamsvm.cells import MISSING_WORDS
@@ -17,6 +19,7 @@ from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes,
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
 from streamsvm.io.csv import first_row
+from streamsvm.io.first_lines import first_lines
 from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
@@ -53,10 +56,22 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
         dialect = libsvm.Dialect(
             limit=features.dim or libsvm.LARGEST_INDEX + 1, mask=libsvm.index_mask(features.hash_bits)
         )
-        return Plan(dialect, _features(dialect, _as_written(settings), settings))
+        return Plan(dialect, _features(dialect, _as_written(settings), settings, first_labels(source)))
     if format == "vw":
-        return _vw_plan(settings)
+        return _vw_plan(settings, first_labels(source))
     return _table_plan(settings, source, format, note)
+
+
+def first_labels(source: Source) -> tuple[float, ...]:
+    """The different labels of the first lines of LIBSVM or VW text, each of which begins with one if it has one."""
+    text = source.head(HEAD)
+    lines = first_lines(text if len(text) < HEAD else text[: text.rfind(b"\n") + 1])
+    found = set()
+    for line in lines:
+        word = line.split(None, 1)[0]
+        with suppress(ValueError):
+            found.add(float(word.split("|", 1)[0]))
+    return tuple(sorted(label for label in found if math.isfinite(label)))
 
 
 def _columns_mentioned(settings: Settings) -> bool:
@@ -82,27 +97,28 @@ def _features_only(recipe: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recipe.items() if key not in ("scale", "names")}
 
 
-def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings) -> Features:
+def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings, labels: tuple[float, ...] = ()) -> Features:
     if isinstance(dialect, vw.Dialect):
-        return Features(recipe, 1 << dialect.hash_bits)
+        return Features(recipe, 1 << dialect.hash_bits, labels=labels)
     if isinstance(dialect, TableDialect):
         table = dialect.recipe
         classes = list(table.label_classes) if table.label_classes is not None else None
         dense = table.dense if table.hashed else None
         names = () if table.as_written else tuple(table.dense_names())
-        return Features(recipe, table.width or settings.features.given_width, dense, names, classes)
+        return Features(recipe, table.width or settings.features.given_width, dense, names, classes, labels)
     bits = recipe.get("hash_bits")
-    return Features(recipe, recipe.get("dim") or (1 << bits if bits else 0))
+    return Features(recipe, recipe.get("dim") or (1 << bits if bits else 0), labels=labels)
 
 
-def _vw_plan(settings: Settings) -> Plan:
+def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
     features = settings.features
     if features.dim is not None:
         raise ConfigError("features.dim: the features of VW text are hashed; use features.hash_bits")
     bits = features.hash_bits or DEFAULT_HASH_BITS
     dialect = vw.Dialect(hash_bits=bits, interactions=features.interactions or (), spelled=features.names)
     crossed = [list(names) for names in dialect.interactions]
-    return Plan(dialect, _features(dialect, {"format": "vw", "hash_bits": bits, "interactions": crossed}, settings))
+    recipe = {"format": "vw", "hash_bits": bits, "interactions": crossed}
+    return Plan(dialect, _features(dialect, recipe, settings, labels))
 
 
 def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
@@ -129,14 +145,22 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     dialect = TableDialect(
         format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
     )
+    labels = _numbers_of(seen[recipe.label]) if recipe.label in seen and recipe.label_classes is None else ()
     if recipe.as_written:
-        return Plan(dialect, _features(dialect, _as_written(settings), settings))
+        return Plan(dialect, _features(dialect, _as_written(settings), settings, labels))
     if features.dim is not None:
         raise ConfigError(f"features.dim: this table has {recipe.width} weights; use features.hash_bits for another")
     kept = {"format": "table", **recipe.as_json()}
     if csv.fields:
         kept["fields"] = list(csv.fields)
-    return Plan(dialect, _features(dialect, kept, settings))
+    return Plan(dialect, _features(dialect, kept, settings, labels))
+
+
+def _numbers_of(label: Seen) -> tuple[float, ...]:
+    """The different labels of the first rows, where they are numbers, if only as texts."""
+    with suppress(ValueError):
+        return label.numbers or tuple(sorted({float(text) for text in label.classes}))
+    return ()
 
 
 def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.batch import Batch, Int64s
-from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, refuse_texts, shown_label
+from streamsvm.classes import ClassMap, UndeclaredClassError, class_map_of, classes_from, refuse_texts, shown_label
 from streamsvm.config import DEFAULT_L2, Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.scaling import Scaling
@@ -63,21 +63,18 @@ class Feed:
     # Before the first row.
 
     def _declared_classes(self, initial: Model | None) -> ClassMap:
-        declared = self._settings.data.classes
-        texts = self._passes.stream.features.label_classes
-        if texts is not None and initial is None:
-            if len(texts) > 2:
-                raise ConfigError(_two_only(len(texts), texts))
-            return ClassMap(list(texts))
+        declared, multiclass = self._settings.data.classes, self._settings.multiclass
+        features = self._passes.stream.features
         if initial is not None:
             if declared and list(declared) != initial.classes:
                 raise ConfigError(f"data.classes differ from those of the initial model: {initial.classes}")
             return initial.class_map()
-        if declared and len(declared) > 2:
-            raise ConfigError(_two_only(len(declared)))
-        if declared and texts is None:
+        if features.label_classes is not None:
+            return ClassMap(list(features.label_classes), many=multiclass != "auto")
+        if declared:
             refuse_texts(declared)
-        return ClassMap(list(declared)) if declared else ClassMap()
+            return ClassMap(list(declared), many=multiclass != "auto")
+        return class_map_of(features.labels, multiclass)
 
     def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | None:
         kind = self._settings.features.scale
@@ -143,13 +140,10 @@ class Feed:
         rows, self._totals = self._passes.summary()
         if self.rows is None:
             self.rows = rows
-        if not self.classes.open:
-            return
-        names = classes_from(self._totals)
-        if len(names) > 2:
-            raise DataError(_two_only(len(names), names))
-        if len(names) == 2:
-            self.classes = ClassMap(names)
+        if self.classes.open or self.classes.growing or self.classes.guessed:
+            names = classes_from(self._totals)
+            if len(names) >= 2:
+                self.classes = ClassMap(names, many=self._settings.multiclass != "auto")
 
     def _new_class_weights(self) -> ClassWeights | None:
         given = self._settings.data.class_weights
@@ -158,14 +152,14 @@ class Feed:
         if given == "balanced":
             if self._totals is None:
                 self._note("class weights are balanced by the rows so far, because the data is read only once")
-                return ClassWeights.balanced()
+                return ClassWeights.balanced(classes=max(2, len(self.classes.names)))
             return ClassWeights.balanced(self._by_code(self._totals))
         assert isinstance(given, dict)
         names = [shown_label(float(label)) for label in self.classes.numbers]
         strange = set(given) - set(names) - {str(name) for name in self.classes.names}
-        if strange and not self.classes.open:
+        if strange and not self.classes.open and not self.classes.growing:
             raise ConfigError(f"data.class_weights: {', '.join(sorted(strange))} is not one of the classes ({names})")
-        return ClassWeights.given(self._given_factors(given, names))
+        return ClassWeights.given(self._given_factors(given, names) or [1.0])
 
     def _given_factors(self, given: dict[str, float], names: list[str]) -> list[float]:
         if self.classes.open:  # {-1, +1} or {0, 1}, not known yet which
@@ -219,13 +213,11 @@ class Feed:
                 try:
                     visit = self._prepared(batch, order)
                 except UndeclaredClassError as error:
-                    if number > 1 or not self.classes.open or not self._passes.will_cache:
+                    unsure = self.classes.open or self.classes.guessed
+                    again = self._passes.will_cache or self._passes.stream.repeatable
+                    if number > 1 or not (unsure and again):
                         raise DataError(f"{self.place(self._pass_rows + error.row + 1)}: {error}") from error
-                    self._note(f"found label {error.label:g}: reading on to find all classes, then starting over")
-                    self.preparing = True
-                    for more, _ in visits:
-                        tick(more.rows)
-                    self._start_over()
+                    self._find_classes(error.label, visits, tick)
                     raise StartOver from None
                 if self._watch is not None:
                     self._watch.look(visit.batch)
@@ -263,14 +255,32 @@ class Feed:
         if self._settings.data.holdout:
             held = np.signbit(batch.weights)
             batch = batch._replace(weights=np.abs(batch.weights))
+        before = len(self.classes.names)
         batch = self.classes.encode(batch)
         if self.class_weights is not None:
+            if self.classes.growing and len(self.classes.names) > before:
+                self._weigh_more_classes()
             batch = self.class_weights.apply(batch)
         return batch, held
 
-    def _start_over(self) -> None:
-        self._passes.fill()
-        self._ask_cache()
+    def _weigh_more_classes(self) -> None:
+        if self._balanced and self.class_weights is not None:
+            self.class_weights.admit(len(self.classes.names))
+        else:
+            self.class_weights = self._new_class_weights()
+
+    def _find_classes(self, label: float, rest: Generator[Any, None, None], tick: Tick) -> None:
+        """There are more classes than it seemed: begin again, knowing them all or taking them as they come."""
+        if self._passes.will_cache:
+            self._note(f"found label {shown_label(label)}: reading on to find all classes, then starting over")
+            self.preparing = True
+            for more, _ in rest:
+                tick(more.rows)
+            self._passes.fill()
+            self._ask_cache()
+        else:
+            self._note(f"found label {shown_label(label)}: starting over, to learn classes as they come")
+            self.classes = ClassMap(growing=True)
         self.class_weights = self._new_class_weights()
         self.features = self.bytes = 0
         self.preparing = False
@@ -284,7 +294,7 @@ class Feed:
     def state(self) -> State:
         """Everything that later visits depend on, copied."""
         state: State = {
-            "classes": None if self.classes.open else self.classes.names,
+            "classes": None if self.classes.open else list(self.classes.names),
             "signs": self.classes.state(),
             "rows": self.rows,
             "totals": list(self._totals.items()) if self._totals is not None else None,
@@ -303,8 +313,7 @@ class Feed:
 
     def restore(self, state: State, *, inside: bool) -> None:
         """Go on where `state` was taken, `inside` a pass or between two; takes the place of `prepare`."""
-        self.classes = ClassMap(state["classes"])
-        self.classes.restore(state["signs"])
+        self.classes = ClassMap.restored(state["classes"], state["signs"])
         self.rows = state["rows"]
         self._totals = dict(state["totals"]) if state["totals"] is not None else None
         self.features, self.bytes = state["features"], state["bytes"]
@@ -327,14 +336,14 @@ class Feed:
             return f"row {row}"
         return f"{origin.url}: before line {origin.line}, row {row}"
 
+    @property
+    def declared_count(self) -> int:
+        """The number of classes, if it is known for good; else 0."""
+        return 0 if self.classes.growing else len(self.classes.names)
+
     # The recipe, for the model.
 
     def recipe(self) -> dict[str, Any]:
         kind = self._settings.features.scale
         scale = {} if kind == "none" else {"scale": kind}
         return {**self._passes.stream.features.recipe, **scale}
-
-
-def _two_only(count: int, names: list[Any] | None = None) -> str:
-    shown = f" ({', '.join(map(str, names[:5]))}{', ...' if len(names) > 5 else ''})" if names else ""
-    return f"{count} classes{shown}: only two classes can be learned by this version"

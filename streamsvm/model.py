@@ -108,7 +108,7 @@ class Model:
         return ("\n".join(lines) + "\n").encode() if lines else b""
 
     def class_map(self) -> ClassMap:
-        return ClassMap(self.classes)
+        return ClassMap(self.classes, many=self.many)
 
     def class_text(self, code: int) -> str:
         name = self.classes[code]

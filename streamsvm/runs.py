@@ -26,6 +26,8 @@ from streamsvm.passes import Passes
 from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import memory_for_solvers
+from streamsvm.scoring import Offset
+from streamsvm.solvers import make_many, make_solver
 from streamsvm.solvers.base import SEEN, OnlineSolver, Problem, T, make_bias
 
 
@@ -50,7 +52,7 @@ class Run(ABC):
         self.number = 1  # of the pass that is being made, or comes next
         self._inside = False  # whether it has begun
         self._checkpoints = checkpoints
-        self.rule = "crammer_singer" if settings.multiclass == "crammer_singer" else "ova"  # of more than two classes
+        self.rule = settings.multiclass_rule
 
     # What a run must say.
 
@@ -143,21 +145,26 @@ class Run(ABC):
             0.0,
             self.feed.classes.names or [-1, 1],
             self.settings.loss,
+            rule=self.rule,
             recipe=self.feed.recipe(),
             config=kept_config(self.settings),
         )
 
     def model_with(
-        self, learned: tuple[Float32s, float], provenance: Tree, online: Tree, settings: Settings | None = None
+        self, learned: tuple[Float32s, Offset], provenance: Tree, online: Tree, settings: Settings | None = None
     ) -> Model:
         """A model of these weights and bias, for the features as written, with how it came about."""
         settings, (weights, bias), scaling = settings or self.settings, learned, self.feed.scaling
         sources = [part.shown for part in self.passes.stream.source.parts]
+        names, places = self.feed.classes.names, self.feed.classes.places()
+        if self.feed.classes.growing:
+            weights, bias = weights[:, places], bias[places]
         return Model(
             weights=weights if scaling is None else scaling.fold(weights),
             bias=bias,
-            classes=self.feed.classes.names or [-1, 1],
+            classes=[names[place] for place in places] or [-1, 1],
             loss=settings.loss,
+            rule=self.rule,
             scale=scaling.factors(len(weights)) if scaling is not None else None,
             recipe=self.feed.recipe(),
             config=kept_config(settings),
@@ -243,7 +250,7 @@ class OnlineRun(Run):
         self._inside = False
         self.number += 1
 
-    def model_of(self, settings: Settings, solver: OnlineSolver, learned: tuple[Float32s, float]) -> Model:
+    def model_of(self, settings: Settings, solver: OnlineSolver, learned: tuple[Float32s, Offset]) -> Model:
         """The model that a solver has learned."""
         provenance = {
             "examples": int(solver.scalars[SEEN]),
@@ -256,6 +263,14 @@ class OnlineRun(Run):
         }
         online = {"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size}
         return self.model_with(learned, provenance, online, settings)
+
+
+def make_online(settings: Settings, feed: Feed, name: str, problem: Problem, **options: Any) -> OnlineSolver:
+    """The solver of that name for the classes that the rows have, or may turn out to have."""
+    classes = feed.classes
+    if not classes.many:
+        return make_solver(name, problem, **options)
+    return make_many(settings.multiclass_rule, name, problem, classes=feed.declared_count, **options)
 
 
 def make_problem(settings: Settings, loss: str, l2: float, l1: float) -> Problem:

@@ -48,6 +48,7 @@ class Features(NamedTuple):
     dense: int | None = None  # of which so many come first that are numbers; None if all are
     names: tuple[str, ...] = ()  # of the features that come first, where they are columns of a table
     label_classes: list[str] | None = None  # of labels that are texts: rows have their places in this list
+    labels: tuple[float, ...] = ()  # that are numbers: the different ones of the first rows
 
 
 UNKNOWN = Features()

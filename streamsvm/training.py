@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +22,9 @@ from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
-from streamsvm.runs import OnlineRun, make_problem
-from streamsvm.scoring import loss_sums
-from streamsvm.solvers import OnlineSolver, make_solver
+from streamsvm.runs import OnlineRun, make_online, make_problem
+from streamsvm.scoring import Offset, loss_sums
+from streamsvm.solvers import OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
 from streamsvm.stream import Stream
 
@@ -42,7 +43,7 @@ class Best(NamedTuple):
     loss: float
     error: float
     weights: Float32s
-    bias: float
+    bias: Offset
 
 
 def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
@@ -127,16 +128,16 @@ class _Training(OnlineRun):
 
     def start(self) -> None:
         self.solver = self._new_solver()
-        self.holdout = Holdout([self.solver.problem.loss])
+        self.holdout = Holdout([self.solver.problem.loss], self.rule)
         self._told = False
 
     def _new_solver(self) -> OnlineSolver:
         settings = self.settings
         problem = make_problem(settings, settings.loss, self.feed.l2(), settings.penalty.l1 or 0.0)
         options = solver_options(settings, self.initial)
-        memory = self._share(make_solver(settings.solver.name, problem, **options).bytes_for(1))
-        width = self.passes.stream.features.width
-        solver = make_solver(settings.solver.name, problem, dim=width, memory=memory, **options)
+        make = partial(make_online, settings, self.feed, settings.solver.name, problem, **options)
+        memory = self._share(make().bytes_for(1))
+        solver = make(dim=self.passes.stream.features.width, memory=memory)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver
@@ -182,6 +183,7 @@ class _Training(OnlineRun):
 
     def learn_visit(self, visit: Visit) -> None:
         solver, (batch, order, held) = self.solver, visit
+        solver.admit(len(self.feed.classes.names))
         try:
             if held is None:
                 solver.learn(batch, order)
@@ -278,7 +280,7 @@ class _Training(OnlineRun):
 
     # After the last row.
 
-    def _weights(self) -> tuple[Float32s, float]:
+    def _weights(self) -> tuple[Float32s, Offset]:
         if self.best is not None and self.settings.solver.early_stop:
             return self.best.weights, self.best.bias
         return self.solver.weights()

@@ -55,6 +55,12 @@ class ClassWeights:
         factors[there] = counts.sum() / (there.sum() * counts[there])
         return cls(factors, running=False)
 
+    def admit(self, classes: int) -> None:
+        """Classes that were not there before begin to be counted."""
+        missing = classes + 1 - len(self._numbers)
+        if self.running and missing > 0:
+            self._numbers = np.insert(self._numbers, -1, np.zeros(missing))
+
     def apply(self, batch: Batch) -> Batch:
         """The batch, whose labels are class codes, with other weights in a new array. Running counts advance."""
         weights = np.empty_like(batch.weights)

@@ -317,6 +317,11 @@ class Settings(Section, title="streamsvm settings"):
     )
     tune: TuneSettings = Field(default=TuneSettings(), description="What streamsvm tune tries.")
 
+    @property
+    def multiclass_rule(self) -> str:
+        """How more than two classes are learned."""
+        return "ova" if self.multiclass == "auto" else self.multiclass
+
 
 SHAPE = Shape(
     keys={
@@ -407,6 +412,7 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
             found.append(
                 ((wish,), f"solver {solver.name} cannot {what} {chosen}: use {ways}, or one of the solvers {others}")
             )
+    found += _wrong_for_classes(settings)
     if isinstance(solver, BatchSettings) and settings.run.cache == "off":
         found.append((("run", "cache"), f"solver {solver.name} reads the data many times, and needs the cache"))
     if settings.penalty.path is not None and not isinstance(solver, BatchSettings):
@@ -423,6 +429,19 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
     if settings.checkpoint.resume and settings.checkpoint.dir is None:
         found.append((("checkpoint", "resume"), "needs the directory of the checkpoints: --checkpoint DIR"))
     return found
+
+
+def _wrong_for_classes(settings: Settings) -> list[tuple[tuple[str | int, ...], str]]:
+    """What cannot be had with more than two classes."""
+    solver, rule = settings.solver, settings.multiclass_rule
+    wanted = settings.multiclass != "auto" or len(settings.data.classes or ()) > 2
+    if wanted and rule not in solver.rules:
+        able = ", ".join(name for name, other in SOLVER_SETTINGS.items() if rule in other.rules)
+        what = "more than two classes" if rule == "ova" else "classes by crammer_singer"
+        return [(("multiclass",), f"solver {solver.name} cannot learn {what}; solvers that can: {able}")]
+    if rule == "crammer_singer" and isinstance(solver, BatchSettings) and settings.loss != "hinge":
+        return [(("loss",), f"solver {solver.name} with crammer_singer has the hinge loss: use --loss hinge")]
+    return []
 
 
 def _explain(error: ErrorDetails) -> tuple[tuple[str | int, ...], str]:

@@ -9,6 +9,7 @@ from streamsvm.config.kinds import Count, Duration, Fraction, Positive, Step, Te
 
 PROXIMAL = ("l2", "l1", "elastic_net", "none")  # kinds of penalty that solvers with a proximal step can have
 LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
+RULES = ("ova", "crammer_singer")  # how more than two classes are learned
 SMOOTH_LOSSES = ("squared_hinge", "smoothed_hinge", "logistic")
 
 
@@ -33,6 +34,7 @@ class AnySolver(Section):
     penalties: ClassVar[tuple[str, ...]] = ("l2",)  # that it can have
     losses: ClassVar[tuple[str, ...]] = LOSSES
     biases: ClassVar[tuple[str, ...]] = ("penalised", "free", "none")
+    rules: ClassVar[tuple[str, ...]] = ("ova",)  # by which it learns more than two classes
     name: str = Field(default="", description="The algorithm.")
     passes: Count = Field(default=1, description="Sweeps over the training data.")
     init: Text | None = Field(default=None, description="Model file to continue from; null starts at zero.")
@@ -70,12 +72,14 @@ class SteppingSolver(OnlineSettings):
 class SgdSettings(SteppingSolver, title="solver: sgd"):
     """Stochastic gradient descent."""
 
+    rules = RULES
     name: Literal["sgd"] = Field(default="sgd", description="The algorithm.")
 
 
 class AsgdSettings(SteppingSolver, title="solver: asgd"):
     """Stochastic gradient descent with averaged weights."""
 
+    rules = RULES
     name: Literal["asgd"] = Field(default="asgd", description="The algorithm.")
 
 
@@ -126,6 +130,7 @@ class FtrlSettings(SteppingSolver, title="solver: ftrl"):
 class DcdSettings(BatchSettings, title="solver: dcd"):
     """Dual coordinate descent, block by block: the exact optimum, with a proof."""
 
+    rules = RULES
     name: Literal["dcd"] = Field(default="dcd", description="The algorithm.")
 
 
@@ -133,6 +138,7 @@ class NewtonSettings(BatchSettings, title="solver: newton"):
     """Trust-region Newton: the exact optimum where features are few and rows many; needs a smooth loss."""
 
     losses = SMOOTH_LOSSES
+    rules = ()
     biases = ("penalised", "free", "none")
     name: Literal["newton"] = Field(default="newton", description="The algorithm.")
     hessian_sample: Fraction = Field(
@@ -143,18 +149,21 @@ class NewtonSettings(BatchSettings, title="solver: newton"):
 class BmrmSettings(BatchSettings, title="solver: bmrm"):
     """Bundle method: cutting planes, one for each reading of the data."""
 
+    rules = ()
     name: Literal["bmrm"] = Field(default="bmrm", description="The algorithm.")
 
 
 class OcasSettings(BatchSettings, title="solver: ocas"):
     """Cutting planes with an exact line search: no reading makes the objective worse."""
 
+    rules = ()
     name: Literal["ocas"] = Field(default="ocas", description="The algorithm.")
 
 
 class AutoSettings(BatchSettings, title="solver: auto"):
     """Chooses when the data is known: asgd where it may never end, newton for few features and many rows, else dcd."""
 
+    rules = RULES
     biases = ("penalised", "free", "none")
     name: Literal["auto"] = Field(default="auto", description="The algorithm.")
 

@@ -52,6 +52,7 @@ class Seen(NamedTuple):
     distinct: int = 0
     width: int = 0  # of lists, if all have the same
     classes: tuple[str, ...] = ()  # the different texts, if they are not too many
+    numbers: tuple[float, ...] = ()  # the different numbers, likewise
 
 
 def look_at(values: Iterable[Any]) -> Seen:
@@ -63,7 +64,9 @@ def look_at(values: Iterable[Any]) -> Seen:
     there = [value for value in values if value is not None and value != "" and value == value]
     types = set(map(type, there))
     if types and types <= {int, float}:
-        return Seen("number" if float in types else "whole", len(there), len(set(there)))
+        numbers = set(there)
+        kept = tuple(sorted(map(float, numbers))) if len(numbers) <= MOST_CLASSES else ()
+        return Seen("number" if float in types else "whole", len(there), len(numbers), numbers=kept)
     different = set(there) if types == {str} else there
     kinds = {_kind(value) for value in different}
     if not kinds:

@@ -177,7 +177,8 @@ class Scaling:
     def fold(self, weights: Float32s) -> Float32s:
         """Weights of features as written, from weights learned on scaled features: the same scores without scaling."""
         with np.errstate(over="ignore", under="ignore"):
-            folded = weights * self.factors(len(weights))
+            factors = self.factors(len(weights))
+            folded = weights * (factors[:, None] if weights.ndim == 2 else factors)
         return np.clip(folded, -LARGEST, LARGEST, out=folded)
 
     def state(self) -> State:

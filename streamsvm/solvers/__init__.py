@@ -12,6 +12,7 @@ from streamsvm.solvers.bmrm import Bmrm
 from streamsvm.solvers.dcd import Dcd
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
+from streamsvm.solvers.many import make_many
 from streamsvm.solvers.newton import Newton
 from streamsvm.solvers.ocas import Ocas
 from streamsvm.solvers.pegasos import Pegasos
@@ -58,5 +59,6 @@ __all__ = [
     "Sgdqn",
     "Zhang",
     "make_batch_solver",
+    "make_many",
     "make_solver",
 ]

@@ -42,7 +42,7 @@ def test_kinds(values, kind):
 
 
 def test_what_is_counted():
-    assert look_at([1, 1, 2, None]) == Seen("whole", 3, 2)
+    assert look_at([1, 1, 2, None]) == Seen("whole", 3, 2, numbers=(1.0, 2.0))
     assert look_at(["b", "a", "b", ""]) == Seen("text", 3, 2, classes=("a", "b"))
     assert look_at([[1, 2], None, [3, 4]]).width == 2 and look_at([[1], [2, 3]]).width == 0
     assert look_at([str(k) for k in range(MOST_CLASSES + 1)]).classes == ()

@@ -4,11 +4,12 @@ from typing import Any
 
 from streamsvm.solvers.base import Problem
 from streamsvm.solvers.many.asgd import AsgdClasses, ZhangClasses
+from streamsvm.solvers.many.crammer_singer import CrammerSingerAsgd, CrammerSingerSgd
 from streamsvm.solvers.many.sgd import SgdClasses
 from streamsvm.solvers.many.solver import ManyClasses
 
 OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (AsgdClasses, SgdClasses, ZhangClasses)}
-CRAMMER_SINGER: dict[str, type[ManyClasses]] = {}
+CRAMMER_SINGER: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (CrammerSingerAsgd, CrammerSingerSgd)}
 
 
 def make_many(rule: str, name: str, problem: Problem, **options: Any) -> ManyClasses:

@@ -4,6 +4,8 @@ All classes shrink and are averaged alike, so that one basis serves them all: w_
 beta u_k. For feature j and n lanes v is at [2 n j + k], u at [2 n j + n + k].
 """
 
+from typing import Any
+
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
@@ -36,7 +38,10 @@ class AsgdClasses(ManyClasses):
         loss, penalty, bias = self.problem
         visits, part = self._visits(batch, order)
         arrays = self.vector, self.scalars, self.numbers.reshape(-1)
-        return int(asgd_classes(batch, visits, loss, *self._terms(), penalty.l2, bias, part, *arrays))
+        return int(self._kernel()(batch, visits, loss, *self._terms(), penalty.l2, bias, part, *arrays))
+
+    def _kernel(self) -> Any:
+        return asgd_classes
 
     def _terms(self) -> tuple[Schedule, Average]:
         self._one.scalars[:] = self.scalars[:-1]

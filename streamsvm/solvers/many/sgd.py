@@ -3,6 +3,8 @@
 All classes shrink alike, so that one scale serves them all: w_k = scale v_k.
 """
 
+from typing import Any
+
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
 from streamsvm.rows import rescale
@@ -33,7 +35,10 @@ class SgdClasses(ManyClasses):
         loss, penalty, bias = self.problem
         visits, part = self._visits(batch, order)
         arrays = self.vector, self.scalars, self.numbers.reshape(-1)
-        return int(sgd_classes(batch, visits, loss, self._schedule(), penalty.l2, bias, part, *arrays))
+        return int(self._kernel()(batch, visits, loss, self._schedule(), penalty.l2, bias, part, *arrays))
+
+    def _kernel(self) -> Any:
+        return sgd_classes
 
     def _schedule(self) -> InverseTime:
         return InverseTime(self.problem.l2, 1.0 / (self.problem.l2 * float(self.scalars[STEP])))
