@@ -106,13 +106,16 @@ class ClassMap:
 
     def state(self) -> dict[str, Any]:
         """What was learned from the labels so far: which of -1, 0, 1 an open map has seen."""
-        kind = {"growing": self.growing, "guessed": self.guessed, "many": self.many}
-        return kind | ({"signs": self._signs.tolist()} if self.open else {})
+        wanted = self.many and not self.growing and len(self._declared) <= 2
+        kind = {"growing": self.growing, "guessed": self.guessed, "many": wanted}
+        return {key: True for key, value in kind.items() if value} | (
+            {"signs": self._signs.tolist()} if self.open else {}
+        )
 
     @classmethod
     def restored(cls, names: list[ClassLabel] | None, state: dict[str, Any]) -> "ClassMap":
         """The map that had these names, if it was not open, and this state."""
-        kind = {key: bool(state[key]) for key in ("growing", "guessed", "many")}
+        kind = {key: bool(state.get(key)) for key in ("growing", "guessed", "many")}
         classes = cls(names, **kind)
         classes.restore(state)
         return classes
@@ -171,8 +174,9 @@ def refuse_numbers(labels: Collection[ClassLabel]) -> None:
     broken = [label for label in labels if isinstance(label, float) and not label.is_integer()]
     if len(labels) > MOST_CLASSES or len(broken) > FEW:
         some = ", ".join(str(label) for label in list(labels)[:3])
+        most = MOST_CLASSES if len(labels) > MOST_CLASSES else FEW
         raise DataError(
-            f"more than {MOST_CLASSES if len(labels) > MOST_CLASSES else FEW} different labels ({some}, ...): they look "
+            f"more than {most} different labels ({some}, ...): they look "
             "like numbers to be predicted, not like classes; is another column or field the label?"
         )
 

@@ -1,4 +1,4 @@
-"""Notices in the first rows what ruins online learning: a single class, and features of very different size."""
+"""Notices in the first rows what ruins online learning: rows sorted by class, and features of very different size."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +8,8 @@ import numpy as np
 from streamsvm.batch import Batch
 
 FIRST_ROWS = 1000  # rows after which a single class is suspicious
+FEW_RUNS = 10  # of rows with one class after the other, in which rows of two classes hardly come by chance,
+COMMON = 50  # if there are so many of each
 LARGE = 1000.0  # values beyond this make the other features learn slowly
 
 
@@ -19,8 +21,10 @@ class FirstRows:
         self._names = names  # of the first features, where they have any
         self._shuffled = shuffled
         self._seen = 0
-        self._code: float | None = None
-        self._one_class_done = False
+        self._code: float | None = None  # of the row before
+        self._counts: dict[float, int] = {}
+        self._runs = 0
+        self._labels_done = False
         self._sized = FIRST_ROWS if scaled else 0  # rows whose values have been looked at
 
     def look(self, batch: Batch) -> None:
@@ -29,37 +33,49 @@ class FirstRows:
             self._look_at_values(batch.slice(0, min(batch.rows, FIRST_ROWS - self._sized)))
 
     def end(self) -> None:
-        if not self._one_class_done and self._seen > 1:
-            self._warn_of_class(f"all {self._seen} rows", hopeless=True)
+        if not self._labels_done and self._seen > 1 and len(self._counts) == 1:
+            self._warn(f"all {self._seen} rows have one class", hopeless=True)
 
     def state(self) -> dict[str, Any]:
         """What has been looked at: of a pass that goes on later no warning is lost, and none comes twice."""
-        code = None if self._one_class_done else self._code  # which may be NaN, and no longer matters
-        return {"seen": self._seen, "code": code, "one_class_done": self._one_class_done, "sized": self._sized}
+        code = None if self._labels_done else self._code  # which may be NaN, and no longer matters
+        counts = [] if self._labels_done else [list(pair) for pair in self._counts.items()]
+        return {
+            "seen": self._seen, "code": code, "counts": counts, "runs": self._runs, "labels_done": self._labels_done,
+            "sized": self._sized,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was taken."""
-        self._seen, self._code = state["seen"], state["code"]
-        self._one_class_done, self._sized = state["one_class_done"], state["sized"]
+        self._seen, self._code, self._runs = state["seen"], state["code"], state["runs"]
+        self._counts = {code: count for code, count in state["counts"]}
+        self._labels_done, self._sized = state["labels_done"], state["sized"]
 
     def _look_at_labels(self, batch: Batch) -> None:
-        if self._one_class_done:
+        if self._labels_done:
             return
         labels = batch.labels[: FIRST_ROWS - self._seen]
-        if self._code is None and len(labels):
-            self._code = float(labels[0])
-        if not bool(np.all(labels == self._code)):
-            self._one_class_done = True
-            return
+        for code in np.nan_to_num(labels, nan=-1.0).tolist():  # rows without a label are a class of their own
+            self._runs += code != self._code
+            self._counts[code] = self._counts.get(code, 0) + 1
+            self._code = code
         self._seen += len(labels)
         if self._seen >= FIRST_ROWS:
-            self._warn_of_class(f"the first {self._seen} rows")
+            self._judge_labels()
 
-    def _warn_of_class(self, which: str, *, hopeless: bool = False) -> None:
-        self._one_class_done = True
+    def _judge_labels(self) -> None:
+        self._labels_done = True
+        counts = sorted(self._counts.values(), reverse=True)
+        if len(counts) == 1:
+            self._warn(f"the first {self._seen} rows have one class")
+        elif counts[1] >= COMMON and self._runs <= FEW_RUNS:
+            self._warn(f"the first {self._seen} rows are sorted by class, and what is learned last is known best")
+
+    def _warn(self, what: str, *, hopeless: bool = False) -> None:
+        self._labels_done = True
         remedy = "a larger --shuffle" if self._shuffled else "--shuffle 100000 (data.shuffle)"
         advice = "there is nothing to tell apart" if hopeless else f"if the data is sorted by class, use {remedy}"
-        self._note(f"warning: {which} have one class; {advice}")
+        self._note(f"warning: {what}; {advice}")
 
     def _look_at_values(self, batch: Batch) -> None:
         self._sized += batch.rows

@@ -23,7 +23,7 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
-from streamsvm.scoring import Offset, loss_sums
+from streamsvm.scoring import loss_sums
 from streamsvm.solvers import BATCH_SOLVERS, make_batch_solver
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 

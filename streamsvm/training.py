@@ -24,7 +24,7 @@ from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.scoring import Offset, loss_sums
-from streamsvm.solvers import OnlineSolver
+from streamsvm.solvers import ManyClasses, OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
 from streamsvm.stream import Stream
 
@@ -183,7 +183,8 @@ class _Training(OnlineRun):
 
     def learn_visit(self, visit: Visit) -> None:
         solver, (batch, order, held) = self.solver, visit
-        solver.admit(len(self.feed.classes.names))
+        if isinstance(solver, ManyClasses):
+            solver.admit(len(self.feed.classes.names))
         try:
             if held is None:
                 solver.learn(batch, order)

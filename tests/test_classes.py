@@ -66,7 +66,7 @@ def test_a_late_class_is_an_error_that_names_label_row_and_remedy(late: float) -
     assert caught.value.row == 2 and caught.value.label == late and isinstance(caught.value, DataError)
     text = str(caught.value)
     assert f"label {shown_label(late)} is not one of the classes (0, 1)" in text
-    assert "--classes" in text and "data.classes" in text and "--passes 2" in text
+    assert "--classes" in text and "data.classes" in text and "--multiclass ova" in text
 
 
 @pytest.mark.parametrize("order", [(-1, 0, 1), (0, -1, 1), (1, 0, -1), (1, -1, 0)])

@@ -181,7 +181,9 @@ def _resume_command(arguments: list[str]) -> str:
 
 def _model_text(outcome: "Outcome") -> str:
     where = outcome.result["model"] or "not saved"
-    return f"{where} ({outcome.model.dim:,} weights, classes {_class_names(outcome.model)})"
+    model = outcome.model
+    count = f"{model.dim:,} x {len(model.classes):,}" if model.many else f"{model.dim:,}"
+    return f"{where} ({count} weights, classes {class_names(model)})"
 
 
 def _say_if_compiling(quiet: bool = False) -> None:
@@ -191,8 +193,12 @@ def _say_if_compiling(quiet: bool = False) -> None:
         print("compiling kernels for this machine, once (about 10 s)", file=sys.stderr, flush=True)
 
 
-def _class_names(model: "Model") -> str:
-    return " and ".join(model.class_text(code) for code in range(len(model.classes)))
+def class_names(model: "Model") -> str:
+    """a and b, or a, b, c, ... z"""
+    names = [model.class_text(code) for code in range(len(model.classes))]
+    if len(names) > 10:
+        names[5:-1] = ["..."]
+    return (" and " if len(names) == 2 else ", ").join(names)
 
 
 @app.command(

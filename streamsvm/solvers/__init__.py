@@ -12,7 +12,7 @@ from streamsvm.solvers.bmrm import Bmrm
 from streamsvm.solvers.dcd import Dcd
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
-from streamsvm.solvers.many import make_many
+from streamsvm.solvers.many import ManyClasses, make_many
 from streamsvm.solvers.newton import Newton
 from streamsvm.solvers.ocas import Ocas
 from streamsvm.solvers.pegasos import Pegasos
@@ -51,6 +51,7 @@ __all__ = [
     "Dcd",
     "Folos",
     "Ftrl",
+    "ManyClasses",
     "Newton",
     "Ocas",
     "OnlineSolver",

@@ -145,9 +145,6 @@ class OnlineSolver(ABC):
         """
         return None
 
-    def admit(self, classes: int) -> None:
-        """So many classes are known now: for solvers of more than two."""
-
     # What users of a solver call.
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
