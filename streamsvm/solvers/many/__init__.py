@@ -15,3 +15,6 @@ CRAMMER_SINGER: dict[str, type[ManyClasses]] = {solver.name: solver for solver i
 def make_many(rule: str, name: str, problem: Problem, **options: Any) -> ManyClasses:
     """The solver of that name for several classes, by this rule."""
     return (OVA if rule == "ova" else CRAMMER_SINGER)[name](problem, **options)
+
+
+__all__ = ["CRAMMER_SINGER", "OVA", "ManyClasses", "make_many"]
