@@ -17,13 +17,15 @@ from streamsvm.cached_groups import CachedGroups
 from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import Settings, expand
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.judging import wanted
 from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
-from streamsvm.scoring import loss_sums
+from streamsvm.score_sample import ScoreSample
+from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.solvers import BATCH_SOLVERS, make_batch_solver
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
@@ -51,7 +53,7 @@ class Best(NamedTuple):
 
     number: int
     weights: Float32s
-    bias: float
+    bias: Offset
 
 
 class Facts(NamedTuple):
@@ -80,6 +82,7 @@ class Fitting(Run):
         self.steps: list[Step] = []  # that are done
         self.best: Best | None = None
         self.rows_read = 0
+        self.sample: ScoreSample | None = None  # scores of the held-out rows, by the weights that are kept
         self._going_on = False  # whether the solver stands where a checkpoint was taken
 
     # Before the first pass.
@@ -192,7 +195,7 @@ class Fitting(Run):
         solver = self.solver
         assert solver is not None and solver.figures is not None
         weights, bias = solver.weights()
-        loss, error = self._held_out(weights, bias)
+        loss, error, sample = self._held_out(weights, bias)
         figures = solver.figures
         step = Step(
             solver.problem.l2, solver.passes, figures.objective, figures.dual, figures.gap, figures.loss, figures.error,
@@ -200,7 +203,7 @@ class Fitting(Run):
         )  # fmt: skip
         least = min((old.held_out_loss for old in self.steps if old.held_out_loss is not None), default=math.inf)
         if self.best is None or (loss is not None and loss < least):
-            self.best = Best(len(self.steps), weights, bias)
+            self.best, self.sample = Best(len(self.steps), weights, bias), sample
         self.steps.append(step)
         if len(self.l2s) > 1:
             said = f"l2 {step.l2:g}: objective {step.objective:.6g}, {step.passes} passes"
@@ -209,20 +212,25 @@ class Fitting(Run):
                 said += f"; held out: loss {loss:.5f}, error {100 * error:.2f} %"
             self.listener.note(said)
 
-    def _held_out(self, weights: Float32s, bias: float) -> tuple[float | None, float | None]:
-        """Loss and error of the rows that were not learned."""
+    def _held_out(self, weights: Float32s, bias: Offset) -> tuple[float | None, float | None, ScoreSample | None]:
+        """Loss and error of the rows that were not learned, and their scores, as far as they are of use."""
         if not self.settings.data.holdout:
-            return None, None
+            return None, None, None
         loss = make_problem(self.settings, self.settings.loss, 1.0, 0.0).loss
+        sample = ScoreSample(many=self.feed.classes.many) if wanted(self.settings) else None
         total = weight = wrong = 0.0
         for number in range(self.groups.count):
-            one, c, bad = loss_sums(self.groups.held_out(number), loss, weights, bias, self.rule)
+            rows = self.groups.held_out(number)
+            scores = score_rows(rows, weights, bias)
+            one, c, bad = losses_of(scores, rows, loss, self.rule)
             total, weight, wrong = total + one, weight + c, wrong + bad
+            if sample is not None:
+                sample.add(scores, rows.labels, rows.weights)
             self._read(0)
         if not weight:
             self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
-            return None, None
-        return total / weight, wrong / weight
+            return None, None, None
+        return total / weight, wrong / weight, sample
 
     # What is told.
 
@@ -278,6 +286,8 @@ class Fitting(Run):
             state |= {"l2": self.solver.problem.l2, "solver": self.solver.state()}
         if self.best is not None:
             state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}
+        if self.sample is not None:
+            state["sample"] = self.sample.state()
         return state
 
     def restore(self, state: Tree) -> None:
@@ -286,12 +296,19 @@ class Fitting(Run):
         self.steps = [Step(*step) for step in state["steps"]]
         if "best" in state:
             self.best = Best(**{**state["best"], "weights": np.array(state["best"]["weights"])})
+        if "sample" in state:
+            self.sample = ScoreSample()
+            self.sample.restore(state["sample"])
         if "solver" in state:
             assert self.solver is not None
             if state["l2"] != self.solver.problem.l2:
                 self.solver.with_penalty(state["l2"])
             self.solver.restore(state["solver"])
             self._going_on = True
+
+    def judged(self) -> ScoreSample | None:
+        """Scores of the held-out rows."""
+        return self.sample
 
     # After the last pass.
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
 from streamsvm.errors import ModelError
 from streamsvm.losses import Loss
-from streamsvm.scoring import Offset, loss_sums
+from streamsvm.score_sample import ScoreSample
+from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.shuffle import taken
 from streamsvm.solvers.base import row_order
 
@@ -27,9 +28,10 @@ Bools = npt.NDArray[np.bool_]
 class Holdout:
     """Sums of weight, loss and wrongly classified weight over held-out rows, for one model or for several."""
 
-    def __init__(self, losses: Sequence[Loss], rule: str = "ova") -> None:
+    def __init__(self, losses: Sequence[Loss], rule: str = "ova", samples: Sequence[ScoreSample] | None = None) -> None:
         self._losses = list(losses)
         self._rule = rule
+        self.samples = list(samples) if samples is not None else None  # of each model, if its scores are wanted
         self._waiting: list[Batch] = []
         self._sums: Float64s = np.zeros((len(losses), 3))
         self._measured = 0
@@ -37,6 +39,8 @@ class Holdout:
     def begin_pass(self) -> None:
         self._sums[:] = 0.0
         self._measured = 0
+        for sample in self.samples or ():
+            sample.clear()
 
     def pieces(self, batch: Batch, order: Int64s | None, held: Bools) -> Iterator[tuple[Batch, Int64s]]:
         """The rows to learn, cut where the buffer is full: ask `full` after each piece, and `measure` then."""
@@ -64,16 +68,20 @@ class Holdout:
         rows = concatenate(self._waiting)
         self._waiting = []
         self._measured += rows.rows
-        for sums, loss, model in zip(self._sums, self._losses, models, strict=True):
+        for k, model in enumerate(models):
             if model is None:
-                sums[:] = np.nan
-            else:
-                total, weight, wrong = loss_sums(rows, loss, *model, self._rule)
-                sums += (weight, total, wrong)
+                self._sums[k] = np.nan
+                continue
+            scores = score_rows(rows, *model)
+            total, weight, wrong = losses_of(scores, rows, self._losses[k], self._rule)
+            self._sums[k] += (weight, total, wrong)
+            if self.samples is not None:
+                self.samples[k].add(scores, rows.labels, rows.weights)
 
     def keep(self, which: Sequence[int]) -> None:
         """Drop the other models."""
         self._losses = [self._losses[k] for k in which]
+        self.samples = [self.samples[k] for k in which] if self.samples is not None else None
         self._sums = self._sums[list(which)]
 
     @property
@@ -93,6 +101,7 @@ class Holdout:
             "measured": self._measured,
             "sums": self._sums.copy(),
             "waiting": concatenate(self._waiting)._asdict(),
+            "samples": {str(k): sample.state() for k, sample in enumerate(self.samples or ())},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -103,6 +112,8 @@ class Holdout:
         self._waiting = [waiting] if waiting.rows else []
         self._sums = np.array(state["sums"], np.float64)
         self._measured = int(state["measured"])
+        for k, sample in enumerate(self.samples or ()):
+            sample.restore(state["samples"][str(k)])
 
     def _held(self) -> tuple[int, int]:
         return sum(batch.rows for batch in self._waiting), sum(batch.features for batch in self._waiting)

@@ -26,6 +26,7 @@ from streamsvm.passes import Passes
 from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import memory_for_solvers
+from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
 from streamsvm.solvers import make_many, make_solver
 from streamsvm.solvers.base import SEEN, OnlineSolver, Problem, T, make_bias
@@ -171,6 +172,14 @@ class Run(ABC):
             provenance={"streamsvm": __version__, "sources": sources, **provenance},
             online=online,
         )
+
+    def in_model_order(self, sample: ScoreSample | None) -> ScoreSample | None:
+        """Scores with the classes in the order in which a model has them."""
+        classes = self.feed.classes
+        if sample is None or not classes.growing:
+            return sample
+        sample.grow(len(classes.names))
+        return sample.reordered(np.argsort(classes.places()))
 
     def report_bad_rows(self) -> None:
         tally = self.passes.stream.tally

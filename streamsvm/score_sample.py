@@ -87,6 +87,14 @@ class ScoreSample:
     def weights(self) -> Float32s:
         return self._weights[self._places()]
 
+    def newest(self, rows: int) -> "ScoreSample":
+        """The last so many rows."""
+        state = self.state()
+        first = max(0, self.rows - rows)
+        other = ScoreSample(many=self.many)
+        other.restore(state | {name: state[name][first:] for name in ("scores", "codes", "weights")})
+        return other
+
     def reordered(self, places: Sequence[int] | Int64s) -> "ScoreSample":
         """The same rows where the class that had code c has code places[c]."""
         to = np.asarray(places, np.int64)

@@ -69,11 +69,10 @@ def score_pass(batch, vector, bias, out):
     indptr, indices, values, labels, weights = batch
     size = len(vector)
     for i in range(len(labels)):
-        total = bias
-        for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] < size:
-                total += np.float64(vector[indices[k]]) * np.float64(values[k])
-        out[i] = total
+        first, last = indptr[i], indptr[i + 1]
+        while last > first and indices[last - 1] >= size:  # the largest come last
+            last -= 1
+        out[i] = row_dot(vector, indices, values, first, last) + bias
 
 
 @kernel
@@ -85,10 +84,11 @@ def scores_pass(batch, table, biases, out):
         for c in range(classes):
             sums[c] = biases[c]
         for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] < size:
-                row, value = table[indices[k]], np.float64(values[k])
-                for c in range(classes):
-                    sums[c] += np.float64(row[c]) * value
+            if indices[k] >= size:
+                break
+            row, value = table[indices[k]], np.float64(values[k])
+            for c in range(classes):
+                sums[c] += np.float64(row[c]) * value
 
 
 @kernel

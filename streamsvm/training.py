@@ -17,12 +17,15 @@ from streamsvm.evaluate import evaluate
 from streamsvm.feed import Visit
 from streamsvm.fitting import Fitting
 from streamsvm.holdout import Holdout
+from streamsvm.judging import judge, once, wanted, with_rows_to_judge
 from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
+from streamsvm.progressive import Progressive
 from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_online, make_problem
+from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, loss_sums
 from streamsvm.solvers import ManyClasses, OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
@@ -53,12 +56,14 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     then raise `interrupts.Interrupted`, a KeyboardInterrupt, after a last checkpoint.
     """
     started = time.perf_counter()
-    settings = chosen_solver(settings, listener)
+    settings = with_rows_to_judge(chosen_solver(settings, listener), listener.note)
     with checkpointed(settings, "train", listener) as (passes, checkpoints):
         kind = Fitting if whole_data(settings) else _Training
         run = kind(settings, passes, checkpoints, listener, started)
         run.learn()
-    return finish(settings, run.model(), run.result(), passes.stream)
+        model = run.model()
+        judge(model, run.judged(), settings, listener.note)
+    return finish(settings, model, run.result(), passes.stream)
 
 
 def chosen_solver(settings: Settings, listener: Listener) -> Settings:
@@ -96,6 +101,8 @@ def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterat
 def finish(settings: Settings, model: Model, result: dict[str, Any], stream: Stream) -> Outcome:
     """Save the model, with the names of its features if they were wanted, and evaluate it on the test data."""
     model.named = stream.named()
+    result["calibration"] = model.calibration.metadata() if model.calibration is not None else None
+    result["thresholds"] = model.thresholds.tolist() if model.thresholds is not None else None
     if settings.output.model:
         model.save(expand(settings.output.model))
         result["model"] = settings.output.model
@@ -122,13 +129,18 @@ class _Training(OnlineRun):
         self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
         super().__init__(settings, passes, checkpoints, listener, started, self.initial)
         self.best: Best | None = None
+        self.best_sample: ScoreSample | None = None  # of held-out rows, by the weights of that pass
         self.passes_done = 0
         self.objective: float | None = None
         self._told = False
 
     def start(self) -> None:
         self.solver = self._new_solver()
-        self.holdout = Holdout([self.solver.problem.loss], self.rule)
+        many, held = self.feed.classes.many, self.settings.data.holdout
+        samples = [ScoreSample(many=many)] if held and wanted(self.settings) else None
+        self.holdout = Holdout([self.solver.problem.loss], self.rule, samples)
+        if not held and wanted(self.settings) and once(self.settings):
+            self.solver.watch = Progressive(many=many)
         self._told = False
 
     def _new_solver(self) -> OnlineSolver:
@@ -215,6 +227,8 @@ class _Training(OnlineRun):
             f"pass {number}: loss {loss:.5f}, error {100 * error:.2f} % on {self.holdout.examples:,} held-out rows"
         )
         if self.best is None or loss < self.best.loss or not self.settings.solver.early_stop:
+            if self.holdout.samples and self.settings.solver.early_stop:
+                self.best_sample = self.holdout.samples[0].newest(self.holdout.examples)
             kept = self.solver.weights() if self.settings.solver.early_stop else (self.solver.vector[:0], 0.0)
             self.best = Best(number, loss, error, *kept)
 
@@ -270,6 +284,8 @@ class _Training(OnlineRun):
         }
         if self.best is not None:
             state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}
+        if self.best_sample is not None:
+            state["best_sample"] = self.best_sample.state()
         return state
 
     def restore(self, state: Tree) -> None:
@@ -278,6 +294,9 @@ class _Training(OnlineRun):
         self.holdout.restore(state["holdout"])
         if "best" in state:
             self.best = Best(**{**state["best"], "weights": np.array(state["best"]["weights"])})
+        if "best_sample" in state:
+            self.best_sample = ScoreSample()
+            self.best_sample.restore(state["best_sample"])
 
     # After the last row.
 
@@ -295,6 +314,15 @@ class _Training(OnlineRun):
         if bound is None or self.objective is None:
             return None
         return (self.objective - bound) / self.objective if self.objective > 0.0 else 0.0
+
+    def judged(self) -> ScoreSample | None:
+        """Scores of rows that were not learned when they were scored, with classes as the model has them."""
+        sample = self.holdout.samples[0] if self.holdout.samples else None
+        if self.best_sample is not None:
+            sample = self.best_sample
+        if isinstance(self.solver.watch, Progressive):
+            sample = self.solver.watch.recent()
+        return self.in_model_order(sample)
 
     def model(self) -> Model:
         model = self.model_of(self.settings, self.solver, self._weights())

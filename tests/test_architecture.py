@@ -82,7 +82,9 @@ ROOMS = {
     "evaluate": SMALL | {"model", "losses", "scoring"},
     "weight_names": SMALL | {"features", "io/names_file", "model"},
     "config": {"errors", "io/urls"},
-    "holdout": SMALL | {"losses", "scoring", "shuffle", "solvers"},
+    "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},
+    "progressive": {"batch", "score_sample", "scoring", "shuffle"},
+    "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
@@ -94,15 +96,38 @@ ROOMS = {
     | {"stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
     "cached_groups": SMALL | {"feed", "groups", "passes"},
-    "runs": {"checkpoint", "config", "feed", "model", "passes", "progress", "reading", "scoring", "solvers", "version"}
+    "runs": {
+        "checkpoint",
+        "config",
+        "feed",
+        "model",
+        "passes",
+        "progress",
+        "reading",
+        "score_sample",
+        "scoring",
+        "solvers",
+    }
+    | {"version"}
     | SMALL
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
-    | {"scoring", "solvers"}
+    | {"judging", "score_sample", "scoring", "solvers"}
     | SMALL
     | TERMS,
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
-    | {"progress", "reading", "runs", "scoring", "solvers", "stream", "version"}
+    | {
+        "judging",
+        "progress",
+        "progressive",
+        "reading",
+        "runs",
+        "score_sample",
+        "scoring",
+        "solvers",
+        "stream",
+        "version",
+    }
     | SMALL
     | TERMS,
     "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "scoring", "solvers"}

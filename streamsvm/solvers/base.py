@@ -10,12 +10,14 @@ first step of pegasos), they are -0. A state has them once, and how much room th
 decides what can be had later.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s, Uint32s, concatenate
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
 from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Loss
@@ -50,6 +52,18 @@ class Bias(NamedTuple):
 
 def make_bias(kind: str, scale: float) -> Bias:
     return {"penalised": Bias(scale * scale, 1.0), "free": Bias(scale * scale, 0.0), "none": Bias(0.0, 0.0)}[kind]
+
+
+class Watch(Protocol):
+    """What sees rows before they are learned, and may hold them back for a while (progressive.py)."""
+
+    def pieces(self, batch: Batch, order: Int64s, solver: Any) -> Iterator[tuple[Batch, Int64s | None]]: ...
+
+    def flush(self, solver: Any) -> Iterator[tuple[Batch, Int64s | None]]: ...
+
+    def state(self) -> "State": ...
+
+    def restore(self, state: "State") -> None: ...
 
 
 class Problem(NamedTuple):
@@ -96,6 +110,7 @@ class OnlineSolver(ABC):
         self.memory = memory
         self.width = dim  # one more than the largest index seen
         self.vector: Float32s = np.empty(0, np.float32)
+        self.watch: Watch | None = None  # sees rows before they are learned
         self.scalars: Float64s = np.zeros(OWN + self.own_scalars)
         self.scalars[[SCALE, PASS]] = 1.0
         self.scalars[STEP] = eta0 or 0.0
@@ -168,6 +183,9 @@ class OnlineSolver(ABC):
         """Rows that wait for a step size, because there are only a few, are learned now."""
         if any(kept.rows for kept in self._trial or []):
             self._choose_step_size()
+        if self.watch is not None:
+            for rows, order in self.watch.flush(self):
+                self._teach(rows, order)
         with np.errstate(invalid="ignore"):
             total = self._total()
         if not np.isfinite(total):
@@ -190,6 +208,7 @@ class OnlineSolver(ABC):
             "beyond": self.vector[end : end + self.columns].copy(),
             "room": len(self.vector) // self.columns,
             "scalars": self.scalars.copy(),
+            **({} if self.watch is None else {"watch": self.watch.state()}),
         } | trial_state(self._trial)
 
     def restore(self, state: State) -> None:
@@ -210,10 +229,27 @@ class OnlineSolver(ABC):
         self.width = width
         self.scalars = np.array(state["scalars"], np.float64)
         self._trial = trial_from(state)
+        if self.watch is not None:
+            self.watch.restore(state["watch"])
+
+    def weights_of(self, indices: Uint32s) -> tuple[Float32s, Offset]:
+        """The weights of these features alone, in this order, and the bias; all others are left as they are."""
+        narrow = copy.copy(self)
+        narrow.vector = self.vector.reshape(-1, self.columns)[indices].reshape(-1)
+        narrow.width = len(indices)
+        return narrow.weights()
 
     # How it is done.
 
     def _learn(self, batch: Batch, order: Int64s | None = None) -> None:
+        if self.watch is None:
+            self._teach(batch, order)
+            return
+        self._reserve(batch.width)
+        for rows, visits in self.watch.pieces(batch, row_order(batch, order), self):
+            self._teach(rows, visits)
+
+    def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
         self._reserve(batch.width)
         bad = self.run(batch, order)
         if bad >= 0:

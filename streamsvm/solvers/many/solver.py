@@ -130,8 +130,8 @@ class ManyClasses(OnlineSolver):
 
     # Learning.
 
-    def _learn(self, batch: Batch, order: Int64s | None = None) -> None:
-        super()._learn(batch, order)
+    def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
+        super()._teach(batch, order)
         self.scalars[LOSS] = self.numbers[LOSS, : self.classes].sum()
 
     def begin_pass(self, number: int) -> None:
