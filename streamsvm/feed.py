@@ -142,6 +142,8 @@ class Feed:
             self.rows = rows
         if self.classes.open or self.classes.growing or self.classes.guessed:
             names = classes_from(self._totals)
+            if len(names) == 1:
+                raise DataError(f"all rows have the class {names[0]}: there is nothing to tell apart")
             if len(names) >= 2:
                 self.classes = ClassMap(names, many=self._settings.multiclass != "auto")
 

@@ -19,13 +19,16 @@ from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import SOLVER_SETTINGS, PenaltySettings, Settings
 from streamsvm.errors import ConfigError, DataError, DivergedError
-from streamsvm.feed import Visit
+from streamsvm.feed import Feed, Visit
 from streamsvm.holdout import Holdout
+from streamsvm.judging import judge, wanted
 from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.runs import OnlineRun, make_problem
-from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
+from streamsvm.runs import OnlineRun, make_online, make_problem
+from streamsvm.score_sample import ScoreSample
+from streamsvm.scoring import Offset
+from streamsvm.solvers import SOLVERS, ManyClasses, OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
 from streamsvm.training import Outcome, checkpointed, finish, solver_options
@@ -96,6 +99,8 @@ def candidates_of(settings: Settings) -> list[Candidate]:
         for l2 in l2s
     ]
     for candidate in found:
+        if settings.multiclass_rule not in SOLVER_SETTINGS[candidate.solver].rules:
+            raise ConfigError(f"multiclass: solver {candidate.solver} cannot learn by {settings.multiclass_rule}")
         make_solver(candidate.solver, make_problem(settings, candidate.loss, candidate.l2, candidate.l1))
     return found
 
@@ -125,6 +130,10 @@ class Single:
         self._solver = solver
         self.candidates = 1
         self.diverged = False
+
+    def admit(self, classes: int) -> None:
+        if isinstance(self._solver, ManyClasses):
+            self._solver.admit(classes)
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
         self._unless_diverged(self._solver.learn, batch, order)
@@ -176,9 +185,12 @@ class Single:
 class Contest:
     """All candidates that still take part, in groups that share a kernel."""
 
-    def __init__(self, settings: Settings, candidates: Sequence[Candidate], memory: int, dim: int = 0) -> None:
+    def __init__(
+        self, settings: Settings, feed: Feed, candidates: Sequence[Candidate], memory: int, dim: int = 0
+    ) -> None:
         self._settings = settings
-        self._plan = _grouped(candidates)
+        self._feed = feed
+        self._plan = _grouped(candidates) if not feed.classes.many else [[candidate] for candidate in candidates]
         self.candidates = [candidate for group in self._plan for candidate in group]
         self._kept = list(range(len(self.candidates)))  # which of all candidates these are
         bytes_each = [self._group(group).bytes_for(1) for group in self._plan]
@@ -197,13 +209,19 @@ class Contest:
         problems = [make_problem(self._settings, c.loss, c.l2, c.l1) for c in group]
         if len(group) > 1:
             return SideBySide(first.solver, problems, **options, **more)
-        return Single(make_solver(first.solver, problems[0], **options, **more))
+        return Single(make_online(self._settings, self._feed, first.solver, problems[0], **options, **more))
 
     def _each(self, step: str, *arguments: Any) -> None:
         if len(self._groups) == 1:
             getattr(self._groups[0], step)(*arguments)
         else:
             list(self._pool.map(lambda group: getattr(group, step)(*arguments), self._groups))
+
+    def admit(self, classes: int) -> None:
+        """So many classes are known now."""
+        for group in self._groups:
+            if isinstance(group, Single):
+                group.admit(classes)
 
     def learn(self, batch: Batch, order: Int64s | None) -> None:
         self._each("learn", batch, order)
@@ -217,7 +235,7 @@ class Contest:
     def finish(self) -> None:
         self._each("finish")
 
-    def models(self) -> Iterator[tuple[Float32s, float] | None]:
+    def models(self) -> Iterator[tuple[Float32s, Offset] | None]:
         """Weights and bias of every candidate, one at a time; None if it diverged."""
         for group in self._groups:
             for k, alive in enumerate(group.alive):
@@ -293,17 +311,22 @@ class _Tuning(OnlineRun):
         several_losses = len({candidate.loss for candidate in candidates}) > 1
         self.by = settings.tune.by if settings.tune.by != "auto" else "error" if several_losses else "loss"
         self.all = candidates
-        self.contest = Contest(settings, candidates, self.memory, passes.stream.features.width)
+        self.contest = Contest(settings, self.feed, candidates, self.memory, passes.stream.features.width)
 
     def start(self) -> None:
         self.contest.close()
-        self.contest = Contest(self.settings, self.all, self.memory, self.passes.stream.features.width)
+        self.contest = Contest(self.settings, self.feed, self.all, self.memory, self.passes.stream.features.width)
         self.holdout = self._new_holdout()
         self.standings: dict[Candidate, Standing] = {}
         self.examples = 0
 
     def _new_holdout(self) -> Holdout:
-        return Holdout([make_problem(self.settings, c.loss, c.l2, c.l1).loss for c in self.contest.candidates])
+        candidates = self.contest.candidates
+        losses = [make_problem(self.settings, c.loss, c.l2, c.l1).loss for c in candidates]
+        samples = [ScoreSample(many=self.feed.classes.many) for _ in candidates]
+        return Holdout(
+            losses, self.rule, samples if any(wanted(chosen(self.settings, c)) for c in candidates) else None
+        )
 
     def learn(self) -> None:
         self.listener.note(f"{len(self.all)} candidates, all in one reading of the data")
@@ -324,6 +347,7 @@ class _Tuning(OnlineRun):
     def learn_visit(self, visit: Visit) -> None:
         batch, order, held = visit
         assert held is not None
+        self.contest.admit(len(self.feed.classes.names))
         for piece in self.holdout.pieces(batch, order, held):
             self.contest.learn(*piece)
             self.examples += len(piece[1])
@@ -407,7 +431,9 @@ class _Tuning(OnlineRun):
     def outcome(self) -> tuple[Settings, Any, dict[str, Any]]:
         place = self._order()[0]
         best, model = self.contest.candidates[place], self._model(place)
-        return chosen(self.settings, best), model, self._result(best, model.dim)
+        settings, samples = chosen(self.settings, best), self.holdout.samples
+        judge(model, self.in_model_order(samples[place]) if samples else None, settings, self.listener.note)
+        return settings, model, self._result(best, model.dim)
 
     def _result(self, best: Candidate, dim: int) -> dict[str, Any]:
         standing = self.standings[best]

@@ -130,7 +130,20 @@ ROOMS = {
     }
     | SMALL
     | TERMS,
-    "tuning": {"checkpoint", "config", "feed", "holdout", "model", "passes", "progress", "runs", "scoring", "solvers"}
+    "tuning": {
+        "checkpoint",
+        "config",
+        "feed",
+        "holdout",
+        "judging",
+        "model",
+        "score_sample",
+        "passes",
+        "progress",
+        "runs",
+        "scoring",
+        "solvers",
+    }
     | {"training"}
     | SMALL,
     "cli": {"checkpoint", "classes", "config", "converting", "evaluate", "inspecting", "predicting", "stream"}
