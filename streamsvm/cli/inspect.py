@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamsvm.model import Model
 
 ARROW_MAGIC = b"ARROW1"
+MOST_CLASSES = 20  # whose largest weights are shown
 
 
 def describe(
@@ -113,27 +114,40 @@ def _describe_checkpoint(content: "Content", shown: str) -> dict[str, Any]:
 def _describe_model(model: "Model", top: int, url: str, note: Callable[[str], None]) -> dict[str, Any]:
     from streamsvm.weight_names import weight_names
 
-    largest = np.argsort(-np.abs(model.weights), kind="stable")[:top]
     called = weight_names(model, url, note)
+
+    def largest(weights: Any) -> list[dict[str, Any]]:
+        order = np.argsort(-np.abs(weights), kind="stable")[:top]
+        return [
+            {"index": int(j), "name": called.of(int(j)), "weight": called.sign(int(j)) * float(weights[j])}
+            for j in order
+            if weights[j] != 0
+        ]
+
+    shares = np.abs(model.weights).sum(axis=1) if model.many else model.weights
     return {
         "kind": "model",
         "classes": model.classes,
         "loss": model.loss,
         "weights": model.dim,
+        "multiclass": model.rule if model.many else None,
         "nonzero": int(np.count_nonzero(model.weights)),
         "norm": float(np.linalg.norm(model.weights.astype(np.float64))),
-        "bias": model.bias,
+        "bias": model.bias.tolist() if model.many else model.bias,
+        "calibration": model.calibration.metadata() if model.calibration is not None else None,
+        "thresholds": model.thresholds.tolist() if model.thresholds is not None else None,
         "recipe": model.recipe,
         "scale": _describe_scale(model),
         "provenance": model.provenance,
         "online": model.online,
         "config": model.config,
-        "names": called.figures(model.weights) if called.names else None,
+        "names": called.figures(shares) if called.names else None,
         "top": [
-            {"index": int(j), "name": called.of(int(j)), "weight": called.sign(int(j)) * float(model.weights[j])}
-            for j in largest
-            if model.weights[j] != 0
-        ],
+            {"class": model.class_text(code), "weights": largest(model.weights[:, code])}
+            for code in range(len(model.classes))
+        ]
+        if model.many
+        else largest(model.weights),
     }
 
 
@@ -183,10 +197,12 @@ def render(found: dict[str, Any]) -> str:
     provenance = found["provenance"]
     if not provenance:
         return "model    nothing is learned yet"
+    rule = f", {found['multiclass']}" if found["multiclass"] else ""
+    size = f"{found['weights']:,} x {len(found['classes']):,}" if rule else f"{found['weights']:,}"
+    bias = "" if rule else f", bias {found['bias']:.6g}"
     lines = [
-        f"model    {found['weights']:,} weights, {found['nonzero']:,} not zero, norm {found['norm']:.6g}, "
-        f"bias {found['bias']:.6g}",
-        f"classes  {' and '.join(str(name) for name in found['classes'])}",
+        f"model    {size} weights, {found['nonzero']:,} not zero, norm {found['norm']:.6g}{bias}",
+        f"classes  {(', ' if rule else ' and ').join(str(name) for name in found['classes'])}{rule}",
         f"trained  {found['online'].get('solver', '?')}, {found['loss']}, l2 {provenance.get('l2', '?'):g}, "
         f"{'l1 {:g}, '.format(provenance['l1']) if provenance.get('l1') else ''}"
         f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}",
@@ -201,15 +217,33 @@ def render(found: dict[str, Any]) -> str:
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")
+    if found["calibration"]:
+        how = found["calibration"]
+        lines.append(f"chances  probabilities by {how['kind']}, learned on {how['rows']:,} {how['on']} rows")
+    if found["thresholds"]:
+        lines.append(f"decides  at scores above {', '.join(f'{theta:.4g}' for theta in found['thresholds'][:10])}")
     if found["names"]:
         lines.append(f"names    {_names_text(found['names'])}")
-    if found["top"]:
-        title = "  name" if found["names"] else ""
-        lines += ["", f"{'index':>12} {'weight':>14}{title}"]
-        for entry in found["top"]:
-            name = f"  {entry['name'] or '?'}" if title else ""
-            lines.append(f"{entry['index']:>12} {entry['weight']:>14.6g}{name}")
+    named = bool(found["names"])
+    if rule:
+        for entry in found["top"][:MOST_CLASSES]:
+            lines += _top_lines(entry["weights"], named, f"class {entry['class']}")
+        if len(found["top"]) > MOST_CLASSES:
+            lines += ["", f"... and {len(found['top']) - MOST_CLASSES:,} more classes (--json has all)"]
+    else:
+        lines += _top_lines(found["top"], named)
     return "\n".join(lines)
+
+
+def _top_lines(top: list[dict[str, Any]], named: bool, title: str = "") -> list[str]:
+    """The largest weights as a table; nothing if there are none."""
+    if not top:
+        return []
+    lines = ["", f"{'index':>12} {'weight':>14}{'  name' if named else ''}{f'  ({title})' if title else ''}"]
+    for entry in top:
+        name = f"  {entry['name'] or '?'}" if named else ""
+        lines.append(f"{entry['index']:>12} {entry['weight']:>14.6g}{name}")
+    return lines
 
 
 def _names_text(names: dict[str, Any]) -> str:
