@@ -21,7 +21,7 @@ from streamsvm.features.scaling import Scaling
 from streamsvm.first_rows import FirstRows
 from streamsvm.holdout import Bools
 from streamsvm.model import Model
-from streamsvm.passes import Passes, Tick
+from streamsvm.passes import Passes, Tick, held_rows
 from streamsvm.weighting import ClassWeights
 
 Note = Callable[[str], None]
@@ -184,7 +184,7 @@ class Feed:
         """The sum of c_i over the rows that are learned, as far as it is known before they are read."""
         rows = float(self.rows or 1)
         every = self._settings.data.holdout
-        share = 1.0 - (rows // every) / rows if every else 1.0
+        share = 1.0 - held_rows(int(rows), every) / rows if every else 1.0
         if self._totals is None or self._settings.data.rows is not None:
             return rows * share
         totals = self._by_code(self._totals)

@@ -20,7 +20,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.judging import wanted
 from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
-from streamsvm.passes import Passes
+from streamsvm.passes import Passes, held_rows
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
@@ -372,7 +372,7 @@ class Fitting(Run):
         every = self.settings.data.holdout or 1
         return {
             "every": every,
-            "examples": self.facts.rows // every,
+            "examples": held_rows(self.facts.rows, every),
             "loss": step.held_out_loss,
             "error": step.held_out_error,
             "pass": step.passes,

@@ -23,7 +23,7 @@ from streamsvm.io.files import sync_file
 from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
 from streamsvm.readers import fingerprint_of
-from streamsvm.shuffle import ShuffleBuffer, mixed, random_order, runs_in_random_order, taken
+from streamsvm.shuffle import ShuffleBuffer, below, mixed, next_random, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream, Tally
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Passes:
     """Batches of every pass over one source. Use as a context manager: a temporary cache is removed at the end.
 
     Later passes come in random order with `mix_later`, or, when that is left open, if the first pass is shuffled.
-    With `holdout`, every so-manieth row of the source has the sign bit of its weight set, the same rows in each pass.
+    With `holdout`, one of every so many rows of the source has the sign bit of its weight set, the same in each pass.
     With `lasting`, a cache survives a run that does not end well, finished or not.
     """
 
@@ -441,19 +441,32 @@ class Passes:
 
 
 def marked(batch: Batch, first: int, every: int | None) -> Batch:
-    """The batch, whose first row has this number in the source, with every so-manieth weight negative."""
+    """The batch, whose first row has this number in the source, with one of every so many weights negative."""
     if not every:
         return batch
     weights = batch.weights.copy()
-    negate_every(weights, every - 1 - first % every, every)
+    negate_one_of(weights, first, every)
     return batch._replace(weights=weights)
 
 
+def held_rows(rows: int, every: int) -> int:
+    """How many of the first so many rows of a source are held out."""
+    last = np.ones(rows % every, np.float32)
+    negate_one_of(last, rows - rows % every, every)
+    return rows // every + int(np.count_nonzero(last < 0.0))
+
+
 @quick
-def negate_every(weights, first, step):
-    """Set the sign bit of every step-th weight; np.negative(x[::4], out=x[::4]) is wrong in numpy 2.4."""
-    for i in range(first, len(weights), step):
-        weights[i] = -weights[i]
+def negate_one_of(weights, first, every):
+    """Set the sign bit of one weight in each run of so many rows, at a place that looks random: data may have a period.
+
+    `first` is the number of the first row; which rows these are depends on their numbers alone.
+    """
+    for run in range(first // every, (first + len(weights) - 1) // every + 1):
+        _, bits = next_random(np.uint64(run) * np.uint64(every))
+        place = run * every + below(bits, every) - first
+        if 0 <= place < len(weights):
+            weights[place] = -weights[place]
 
 
 @kernel

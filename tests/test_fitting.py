@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import Rows, dual, liblinear_vector, primal, rows_in
+from held_out import held_out
 from whole_runs import A9A, KilledError, Life, Notes, bits, few_rows_a_piece, lines
 
 import streamsvm.cli
@@ -176,7 +177,7 @@ def test_saved_tested_and_taken_up_by_others(data: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("every", [2, 10])
 def test_held_out_rows_are_measured_and_not_learned(data: str, every: int) -> None:
     outcome = train(made(data, data__holdout=every, penalty__C=1.0, solver__tol=1e-4))
-    held = np.arange(ROWS) % every == every - 1
+    held = held_out(ROWS, every)
     problem = problem_of("hinge", 1.0 / np.count_nonzero(~held))
     rows = rows_in(data, WIDTH, problem)
     checked(outcome, without(rows, np.flatnonzero(~held)), problem, 1e-4)
@@ -190,7 +191,7 @@ def test_held_out_rows_are_measured_and_not_learned(data: str, every: int) -> No
 
 def test_a_holdout_of_more_rows_than_there_are(data: str) -> None:
     listener = Notes()
-    outcome = train(made(data, data__holdout=2000), listener)
+    outcome = train(made(data, data__holdout=10**6), listener)
     assert outcome.result["holdout"] is None
     assert "warning: no row is held out; data.holdout is larger than the number of rows" in listener.notes
 
@@ -351,7 +352,7 @@ def test_a_path_keeps_the_best_on_held_out_rows(write: Callable[..., str]) -> No
     assert [step["l2"] for step in steps] == [10.0, 3.16, 1.0, 0.316, 0.1, 0.0316, 0.01, 0.00316, 0.001]
     best = min(steps, key=lambda step: step["held_out_loss"])
     assert 0 < steps.index(best) < len(steps) - 1
-    held = np.arange(400) % 5 == 4
+    held = held_out(400, 5)
     for step in steps:
         assert -1e-12 <= step["gap"] <= 1e-4
         single = train(made(data, penalty__l2=step["l2"], **given)).result
@@ -379,7 +380,7 @@ def test_a_path_may_be_a_list(data: str) -> None:
 def test_a_path_without_rows_to_choose_by(data: str) -> None:
     """More rows between two that are held out than there are."""
     listener = Notes()
-    outcome = train(made(data, penalty__path="1e-3..1e-2", data__holdout=2000), listener)
+    outcome = train(made(data, penalty__path="1e-3..1e-2", data__holdout=10**6), listener)
     assert len(outcome.result["path"]) == 3 and outcome.result["holdout"] is None
     assert "warning: no row is held out; data.holdout is larger than the number of rows" in listener.notes
 

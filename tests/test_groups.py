@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from held_out import held_out
 from whole_runs import lines
 
 import streamsvm.io.cache
@@ -284,7 +285,7 @@ def test_groups_of_the_cache_are_what_visits_bring(tmp_path: Path, way: str, thr
             assert np.array_equal(labels, batch.labels) and np.array_equal(weights, batch.weights)
         if settings.data.holdout:
             every = settings.data.holdout
-            assert np.array_equal(np.flatnonzero(held), np.arange(every - 1, groups.rows, every))
+            assert np.array_equal(held, held_out(groups.rows, every))
             kept = concatenate([groups.held_out(number).copy() for number in range(groups.count)])
             assert np.array_equal(kept.weights, np.where(held, expected.weights, np.float32(0.0)))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from held_out import held_out
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from streamsvm.batch import Batch
 from streamsvm.errors import ModelError
 from streamsvm.holdout import Holdout
 from streamsvm.losses import Hinge, Logistic
-from streamsvm.passes import marked
+from streamsvm.passes import held_rows, marked
 
 sys.path.insert(0, str(Path(__file__).parent / "solvers"))
 from made_rows import bits, cut, dense, made_up, spoil  # noqa: E402
@@ -21,7 +22,7 @@ from made_rows import bits, cut, dense, made_up, spoil  # noqa: E402
 ROWS = made_up(60, seed=4)
 
 
-def test_every_nth_row_of_the_source_is_marked_wherever_batches_begin() -> None:
+def test_one_of_n_rows_of_the_source_is_marked_wherever_batches_begin() -> None:
     rows = ROWS._replace(weights=np.where(np.arange(60) % 7, np.float32(2.0), np.float32(0.0)))
     for every in (2, 3, 10, 59, 60, 61):
         for points in ([], [1], [5, 5, 9], [20, 40]):
@@ -31,8 +32,17 @@ def test_every_nth_row_of_the_source_is_marked_wherever_batches_begin() -> None:
                 assert np.array_equal(np.abs(held.weights), piece.weights)
                 signs += np.signbit(held.weights).tolist()
                 first += piece.rows
-            assert signs == [(row + 1) % every == 0 for row in range(60)]
+            assert signs == held_out(60, every).tolist()
     assert marked(rows, 0, None) is rows
+
+
+@pytest.mark.parametrize("every", [2, 3, 10, 100])
+def test_held_out_rows_are_one_in_each_run_and_have_no_period(every: int) -> None:
+    held = held_out(1000 * every, every)
+    assert (held.reshape(-1, every).sum(axis=1) == 1).all()
+    places = np.flatnonzero(held) % every
+    assert np.bincount(places, minlength=every).max() < 3 * 1000 / every + 20
+    assert [held_rows(rows, every) for rows in range(300)] == [int(held[:rows].sum()) for rows in range(300)]
 
 
 def feed(holdout: Holdout, pieces: list[Batch], held: list[np.ndarray], models: list) -> list[tuple[bytes, int]]:

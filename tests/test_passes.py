@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from held_out import held_out
 from libsvm_twin import collect, row, rows_of, twin
 
 from streamsvm import cache_place
@@ -542,4 +543,4 @@ def test_held_out_rows_are_marked_however_rows_are_cut(every):
         empty = np.empty(0, np.float32)
         batch = Batch(np.zeros(size + 1, np.int64), empty.astype(np.uint32), empty, weights, weights)
         held = np.signbit(marked(batch, first, every).weights)
-        assert held.tolist() == [(first + i + 1) % every == 0 for i in range(size)]
+        assert held.tolist() == held_out(first + size, every)[first:].tolist()

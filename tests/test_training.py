@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from held_out import held_out
 from whole_runs import A9A, Notes, bits, lines
 
 from streamsvm import load_model, load_settings, open_stream, train
@@ -25,17 +26,19 @@ def run(path: Any, notes: Notes | None = None, **settings: Any) -> Outcome:
 @pytest.mark.parametrize("passes", [1, 3])
 def test_held_out_rows_are_not_learned(write, passes):
     text = lines(2000)
-    kept = write([row for i, row in enumerate(text, 1) if i % 7], "kept.svm")
+    out = held_out(2000, 7)
+    kept = write([row for row, gone in zip(text, out, strict=True) if not gone], "kept.svm")
     held = run(write(text), data__holdout=7, solver__passes=passes, data__shuffle=0)
     plain = run(kept, solver__passes=passes, data__shuffle=0)
     assert bits(held) == bits(plain)
-    assert held.result["examples"] == plain.result["examples"] == passes * (2000 - 2000 // 7)
-    assert held.result["holdout"]["examples"] == 2000 // 7 and plain.result["holdout"] is None
+    assert held.result["examples"] == plain.result["examples"] == passes * (2000 - out.sum())
+    assert held.result["holdout"]["examples"] == out.sum() and plain.result["holdout"] is None
 
 
 def test_held_out_figures_are_those_of_the_model_at_the_end_of_the_pass(write):
     text = lines(2000)
-    held = write([row for i, row in enumerate(text, 1) if i % 5 == 0], "held.svm")
+    out = held_out(len(text), 5)
+    held = write([row for row, kept in zip(text, out, strict=True) if kept], "held.svm")
     outcome = run(write(text), data__holdout=5)
     measured = evaluate(outcome.model, open_stream(held))
     assert outcome.result["holdout"]["loss"] == pytest.approx(measured["loss"], rel=1e-6)

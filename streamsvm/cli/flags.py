@@ -82,7 +82,7 @@ FLAGS = {
     "shuffle": Flag("data.shuffle", "Rows in a seeded shuffle buffer; 0 keeps the order in all passes."),
     "limit": Flag("data.limit", "Only the first N rows."),
     "sample": Flag("data.sample", "Only this share of the rows, such as 0.1, picked at random."),
-    "holdout": Flag("data.holdout", "Keep every Nth row from learning and measure loss and error on it."),
+    "holdout": Flag("data.holdout", "Keep one of every N rows from learning and measure loss and error on it."),
     "early_stop": Flag("solver.early_stop", "Stop after N passes without a smaller loss on held-out rows."),
     "on_bad_row": Flag("data.on_bad_row", "raise or skip malformed rows.", ("raise", "skip")),
     "numeric": Flag("features.numeric", "Columns of numbers, used as they are; names or patterns such as I*."),
@@ -117,7 +117,7 @@ TUNE_FLAGS = {
     "by": Flag("tune.by", "What the best has least of: loss or error. [default: loss]", ("loss", "error")),
     **{name: flag for name, flag in FLAGS.items() if name not in OF_ONE_RUN},
 }
-TUNE_FLAGS["holdout"] = FLAGS["holdout"]._replace(help="Every Nth row decides which is best. [default: 10]")
+TUNE_FLAGS["holdout"] = FLAGS["holdout"]._replace(help="One of every N rows decides which is best. [default: 10]")
 
 
 def with_flags(flags: dict[str, Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:

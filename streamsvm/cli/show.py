@@ -255,7 +255,7 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         held = result["holdout"]
         lines.append(
             f"held out loss {held['loss']:.5f}, error {100 * held['error']:.2f} % after pass {held['pass']} "
-            f"(every {ordinal(held['every'])} row, {held['examples']:,} in all, not learned)"
+            f"(one of {held['every']} rows, {held['examples']:,} in all, not learned)"
         )
     if result["objective"] is not None or result["dual"] is not None:
         lines.append("optimum  " + certificate(result))
@@ -287,11 +287,6 @@ def proof(gap: float) -> str:
     return f"proven to be at most {f'{above:.0f}' if above >= 10.0 else f'{above:.2g}'} % above the least possible"
 
 
-def ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
-    return f"{number}{ending}"
-
-
 def tune_summary(result: dict[str, Any], model_text: str) -> str:
     """The candidates as a table, and what to do with the best."""
     rows = result["candidates"]
@@ -316,8 +311,8 @@ def tune_summary(result: dict[str, Any], model_text: str) -> str:
     lines = [
         *table,
         f"tuned    {result['examples']:,} examples, {len(rows)} candidates, {result['seconds']:.2f} s",
-        f"best     {best}  (least {result['by']} on every {ordinal(result['holdout'])} row, "
-        f"{result['held_out_examples']:,} held out)",
+        f"best     {best}  (least {result['by']} on the {result['held_out_examples']:,} rows held out, one of "
+        f"{result['holdout']})",
     ]
     if result.get("test"):
         lines.append("test     " + metrics_line(result["test"]))

@@ -98,7 +98,7 @@ class DataSettings(Section, title="data"):
         default=None, description="Learn from this share of the rows, such as 0.1, picked at random by run.seed."
     )
     holdout: Every | None = Field(
-        default=None, description="Keep every so-manieth row from learning, to measure loss and error on it."
+        default=None, description="Keep one of every so many rows from learning, to measure loss and error on it."
     )
     class_weights: ClassWeights = Field(
         default=None,
