@@ -31,7 +31,7 @@ from streamsvm.batch import Float64s, Int64s
 from streamsvm.jit import inlined, kernel
 from streamsvm.score_sample import ScoreSample
 
-ON = ("progressive", "held-out")  # rows that were learned from after they were scored, or never
+ON = ("progressive", "held-out", "left-out")  # rows that were learned from after they were scored, or never
 FEWEST_ROWS = 20
 BINS, BIN_ROWS = 512, 32
 LARGEST = 1e300  # scores beyond are as good as this one, and can be multiplied and added
@@ -110,7 +110,7 @@ class Calibration:
     kind: str  # platt or isotonic
     curves: Sigmoids | Lines
     rows: int
-    on: str  # progressive or held-out
+    on: str  # one of ON
 
     def probabilities(self, scores: Float64s) -> Float64s:
         """[row]: of the second class; [row, class]: of each, and they add up to 1."""

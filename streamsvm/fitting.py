@@ -7,6 +7,7 @@ The cache is filled before anything is learned: then the number of rows, the cla
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,9 @@ from streamsvm.cached_groups import CachedGroups
 from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import Settings, expand
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.judging import wanted
+from streamsvm.fold_groups import FoldGroups
+from streamsvm.groups import Groups
+from streamsvm.judging import cross_fitted, wanted
 from streamsvm.losses import smooth
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes, held_rows
@@ -32,6 +35,8 @@ from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 FEW_FEATURES = 1000  # with fewer, and
 MANY_ROWS = 20  # times as many rows, newton is the quicker one
 PER_DECADE = 2  # penalties of a path
+FOLDS = 5  # of the rows, of which one at a time is left out to be scored
+ENOUGH_ROWS, ENOUGH_FOR_CLASS = 20_000, 500  # that are scored, and for each class; fewer folds will do for that
 
 
 class Step(NamedTuple):
@@ -94,25 +99,36 @@ class Fitting(Run):
         self.groups = CachedGroups(self.feed, self.passes, dim=width, threads=reading.workers, tick=self._survey)
         self.l2s = self._penalties()
         name = self._solver_name()
-        memory = memory_for_batch_solver(settings, self.groups.rows, self.groups.width)
-        memory -= self.feed.scaling.bytes_for(self.groups.width) if self.feed.scaling is not None else 0
+        self.solver = self._make_solver(name, self.groups, self.l2s[0], self._read, self._told)
+        groups = self.groups
+        features = int(groups.features.sum())
+        self.facts = Facts(name, groups.rows, features, groups.width, groups.weight, len(self.l2s))
+        self.listener.note(f"{name}: {self.solver.described()}")
+
+    def _make_solver(
+        self,
+        name: str,
+        groups: Groups,
+        l2: float,
+        tick: Callable[[int], None],
+        tell: Callable[[Figures], None] = lambda figures: None,
+    ) -> BatchSolver:
+        settings = self.settings
+        memory = memory_for_batch_solver(settings, groups.rows, groups.width)
+        memory -= self.feed.scaling.bytes_for(groups.width) if self.feed.scaling is not None else 0
         self._refuse_if_too_wide(name, memory)
         around = Surroundings(
             memory=memory,
             seed=settings.run.seed,
             limits=Limits(settings.solver.tol, settings.solver.passes, settings.solver.time),  # type: ignore[union-attr]
-            tick=self._read,
-            tell=self._told,
+            tick=tick,
+            tell=tell,
             note=self.listener.note,
             started=self.started,
         )
-        problem = make_problem(settings, settings.loss, self.l2s[0], 0.0)
+        problem = make_problem(settings, settings.loss, l2, 0.0)
         options = settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
-        self.solver = make_batch_solver(name, problem, self.groups, around, **options)
-        groups = self.groups
-        features = int(groups.features.sum())
-        self.facts = Facts(name, groups.rows, features, groups.width, groups.weight, len(self.l2s))
-        self.listener.note(f"{name}: {self.solver.described()}")
+        return make_batch_solver(name, problem, groups, around, **options)
 
     def _penalties(self) -> list[float]:
         """The values of l2, from the largest on: small weights are learned soonest, and are a good place to begin."""
@@ -173,6 +189,10 @@ class Fitting(Run):
 
     @property
     def unfinished(self) -> bool:
+        return self._steps_left or (self.sample is None and cross_fitted(self.settings))
+
+    @property
+    def _steps_left(self) -> bool:
         return self.facts is None or len(self.steps) < self.facts.penalties
 
     @property
@@ -181,15 +201,37 @@ class Fitting(Run):
 
     def make_passes(self) -> None:
         assert self.solver is not None
-        if self.initial is not None and not self._going_on:
+        if self.initial is not None and not self._going_on and self._steps_left:
             self.refuse_other_features(self.initial)
             self.solver.start_from(self.initial.learned_weights(), self.initial.bias)
-        while self.unfinished:
+        while self._steps_left:
             l2 = self.l2s[len(self.steps)]
             if l2 != self.solver.problem.l2:
                 self.solver.with_penalty(l2)
             self.solver.learn()
             self._end_step()
+        if self.unfinished:
+            self.solver = None  # its memory is wanted again
+            self.sample = self._left_out_scores()
+
+    def _left_out_scores(self) -> ScoreSample:
+        """Learn again without a part of the rows, from where the best weights are, and score those; and so on."""
+        assert self.best is not None and self.facts is not None
+        sample = ScoreSample(many=self.feed.classes.many)
+        wanted = max(ENOUGH_ROWS, ENOUGH_FOR_CLASS * len(self.feed.classes.names))
+        folds = min(FOLDS, -(-wanted * FOLDS // max(self.groups.rows, 1)))
+        self.listener.note(f"learning again {folds} times, each time without a fifth of the rows, to judge by those")
+        for fold in range(folds):
+            groups = FoldGroups(self.groups, fold, FOLDS)
+            solver = self._make_solver(self.facts.solver, groups, self.steps[self.best.number].l2, self._survey)
+            solver.start_from(self.best.weights, self.best.bias)
+            solver.learn()
+            weights, bias = solver.weights()
+            for number in range(groups.count):
+                rows = groups.left_out(number)
+                sample.add(score_rows(rows, weights, bias), rows.labels, rows.weights)
+                self._survey(rows.rows)
+        return sample
 
     def _end_step(self) -> None:
         solver = self.solver
@@ -253,7 +295,7 @@ class Fitting(Run):
         known = self.solver.figures if self.solver is not None else self._known()
         share = self.rows_read / max(self.facts.rows, 1)
         return Progress(
-            pass_number=self._passes_made + (self.solver.passes if self.solver is not None and self.unfinished else 0),
+            pass_number=self._passes_made + (self.solver.passes if self.solver is not None and self._steps_left else 0),
             passes=self.settings.solver.passes,
             examples=self.rows_read,
             bytes=int(share * 8 * self.facts.features),
@@ -276,13 +318,14 @@ class Fitting(Run):
     # Going on later.
 
     def state(self) -> Tree:
-        assert self.solver is not None and self.facts is not None
+        assert self.facts is not None
         state: Tree = {
             "rows_read": self.rows_read,
             "steps": [list(step) for step in self.steps],
             "facts": list(self.facts),
         }
-        if self.unfinished:
+        if self._steps_left:
+            assert self.solver is not None
             state |= {"l2": self.solver.problem.l2, "solver": self.solver.state()}
         if self.best is not None:
             state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}

@@ -1,7 +1,8 @@
 """What a run keeps to judge its model by when it ends: scores of rows that the model has not learned from.
 
     one pass                rows on their way to the solver, scored before they are learned (progressive.py)
-    several, or exact       held-out rows (data.holdout)
+    exact solvers           rows by weights that were learned from the others (fold_groups.py), in a few further fits
+    several passes          held-out rows; of all solvers, if there are any (data.holdout)
 
 Of these scores probabilities are learned (calibration.py), and thresholds are chosen (thresholds.py).
 """
@@ -45,9 +46,14 @@ def once(settings: Settings) -> bool:
     return not isinstance(settings.solver, BatchSettings) and settings.solver.passes == 1
 
 
+def cross_fitted(settings: Settings) -> bool:
+    """Whether an exact solver is to learn again without some of the rows, to score them."""
+    return isinstance(settings.solver, BatchSettings) and asked(settings) and not settings.data.holdout
+
+
 def with_rows_to_judge(settings: Settings, note: Note) -> Settings:
     """The settings; with held-out rows where there must be some."""
-    if settings.data.holdout or once(settings) or not asked(settings):
+    if settings.data.holdout or once(settings) or cross_fitted(settings) or not asked(settings):
         return settings
     what = "probabilities are learned" if settings.threshold.by == "none" else "the threshold is chosen"
     note(f"every {EVERY}th row is held out, because {what} on rows that were not learned (data.holdout)")
@@ -58,7 +64,7 @@ def judge(model: Model, sample: ScoreSample | None, settings: Settings, note: No
     """Learn probabilities and choose thresholds for a model, whose classes are in the order of the sample."""
     if sample is None:
         return
-    on = "held-out" if settings.data.holdout else "progressive"
+    on = "held-out" if settings.data.holdout else "progressive" if once(settings) else "left-out"
     kind = calibration_kind(settings)
     if kind != "none":
         model.calibration = fit_calibration(kind, sample, on)

@@ -85,6 +85,7 @@ ROOMS = {
     "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},
     "progressive": {"batch", "score_sample", "scoring", "shuffle"},
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
+    "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
@@ -112,7 +113,7 @@ ROOMS = {
     | SMALL
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
-    | {"judging", "score_sample", "scoring", "solvers"}
+    | {"fold_groups", "groups", "judging", "score_sample", "scoring", "solvers"}
     | SMALL
     | TERMS,
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
