@@ -117,7 +117,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=[small_model, scaled_model, many_model])
+@pytest.fixture(params=[small_model, scaled_model])
 def any_saved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     path = tmp_path / "small.safetensors"
     request.param().save(str(path))
