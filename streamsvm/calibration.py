@@ -9,10 +9,10 @@
                to the next (Ayer et al. 1955; Zadrozny, Elkan 2002); p(s) goes in straight lines from the mean score of
                a bin to that of the next one, and is constant beyond the first and the last
 
-A bin has sqrt(min(N+, N-)) rows, but 32 at most, which is enough, and more where there would be over 512 bins: it gets
-smoother by more rows, and the few rows of a rare class are not buried under others. A block of pooled bins counts half a
-positive and half a negative row more than it has, so that no probability is 0 or 1; where curves fall by that, they are
-pooled again. Weights are relative: c_i is the weight of a row divided by their mean.
+A bin has sqrt(min(N+, N-)) rows: enough against noise, and not so many that those of a rare class are lost among them;
+no more than 32, unless there would be over 512 bins. A block of pooled bins counts half a positive and half a negative
+row more than it has, so that no probability is 0 or 1; where a curve falls by that, it is pooled again. Weights are
+relative: c_i is the weight of a row divided by their mean.
 
 With more than two classes each has a curve of its own, learned with its rows as the positive ones from all rows that
 have a score for it; the probabilities of a row are divided by their sum. Platt has two numbers to learn, and suits a

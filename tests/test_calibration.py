@@ -244,6 +244,17 @@ def test_bins_are_neither_too_many_nor_too_small(
     assert made == [bins]
 
 
+def test_blocks_that_fall_by_half_a_row_are_pooled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """399.5 of 401, and then 2.5 of 3."""
+    monkeypatch.setattr(room, "BINS", 10**9)
+    monkeypatch.setattr(room, "BIN_ROWS", 1)
+    scores, positive = np.repeat([0.0, 1.0, 2.0], [10, 400, 2]), np.ones(412, np.bool_)
+    positive[:11] = False
+    there, heights = corners(scores, positive, np.ones(412))
+    assert there.tolist() == [0.0, 1.0, 2.0]
+    assert heights == pytest.approx([0.5 / 11, 401.5 / 403, 401.5 / 403], rel=1e-12)
+
+
 def test_equal_scores_have_one_probability_and_curves_rise() -> None:
     rng = np.random.default_rng(2)
     for _ in range(30):

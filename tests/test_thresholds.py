@@ -54,6 +54,7 @@ def samples(draw: st.DrawFn, classes: int | None = None) -> ScoreSample:
         scores += rng.normal(size=scores.shape)
     if draw(st.booleans()):
         scores[rng.random(scores.shape) < 0.2] = np.nan
+        scores[rng.random(rows) < 0.3] = np.nan
     codes = rng.integers(0, draw(st.integers(1, classes)), rows)
     weights = rng.choice([0.5, 1.0, 2.0], rows) if draw(st.booleans()) else np.ones(rows)
     return sample_of(scores, codes, weights)
