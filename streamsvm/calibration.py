@@ -9,9 +9,10 @@
                to the next (Ayer et al. 1955; Zadrozny, Elkan 2002); p(s) goes in straight lines from the mean score of
                a bin to that of the next one, and is constant beyond the first and the last
 
-A bin has 32 rows, more where that would make over 512 bins, and fewer, sqrt(n), in a sample of n < 1024 rows. A block
-of pooled bins counts half a positive and half a negative row more than it has, so that no probability is 0 or 1; where
-curves fall by that, they are pooled again. Weights are relative: c_i is the weight of a row divided by their mean.
+A bin has sqrt(min(N+, N-)) rows: enough against noise, and not so many that those of a rare class are lost among them;
+no more than 32, unless there would be over 512 bins. A block of pooled bins counts half a positive and half a negative
+row more than it has, so that no probability is 0 or 1; where a curve falls by that, it is pooled again. Weights are
+relative: c_i is the weight of a row divided by their mean.
 
 With more than two classes each has a curve of its own, learned with its rows as the positive ones from all rows that
 have a score for it; the probabilities of a row are divided by their sum. Platt has two numbers to learn, and suits a
@@ -127,7 +128,7 @@ class Calibration:
         """What a model with so many scores a row has, if anything; ValueError says what makes no sense."""
         if metadata is None:
             return None
-        if not isinstance(metadata, dict) or metadata.get("kind") not in NAMES:
+        if not isinstance(metadata, dict) or metadata.get("kind") not in list(NAMES):
             raise ValueError(f"calibration of an unknown kind: {str(metadata)[:60]}")
         kind, rows, on = metadata["kind"], metadata.get("rows"), metadata.get("on")
         if type(rows) is not int or rows < 0 or on not in ON:
@@ -146,6 +147,8 @@ class Calibration:
 
 def fit_calibration(kind: str, sample: ScoreSample, on: str) -> Calibration | None:
     """The curves that suit a sample of scored rows; None where there are too few rows, or rows of one class alone."""
+    if kind not in NAMES or on not in ON:
+        raise ValueError(f"no calibration is called {kind} on {on}")
     codes, weights = sample.codes(), sample.weights().astype(np.float64)
     if sample.rows < FEWEST_ROWS or (codes == codes[0]).all():
         return None
@@ -187,7 +190,8 @@ def sigmoid(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[float
 def corners(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Scores, and the probabilities there, between which an isotonic curve is straight."""
     order = np.argsort(scores, kind="stable")
-    least = max(weights.sum() / BINS, min(math.sqrt(len(scores)), BIN_ROWS))
+    rarer = min(weights[positive].sum(), weights[~positive].sum())
+    least = max(weights.sum() / BINS, min(math.sqrt(rarer), BIN_ROWS))
     means, weight, ours = np.empty((3, len(scores)))
     bins = fill_bins(scores[order], positive[order], weights[order], least, means, weight, ours)
     first = np.arange(bins)

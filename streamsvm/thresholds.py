@@ -125,7 +125,7 @@ def find_two_best(scores, thetas, k, best, next_best):
     """The two best classes of each row; after threshold k has moved (-1: any), of rows where that may matter."""
     for i in range(len(scores)):
         row, a, b = scores[i], best[i], next_best[i]
-        if k >= 0 and k != a and k != b and row[k] - thetas[k] < row[b] - thetas[b]:
+        if k >= 0 and k != a and row[k] - thetas[k] < row[b] - thetas[b]:
             continue
         a, b = 0, -1
         for j in range(1, len(row)):

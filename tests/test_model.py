@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.batch import Batch, empty_batch
+from streamsvm.calibration import Calibration, fit_calibration
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io import tensors
-from streamsvm.model import Model, load_model
+from streamsvm.model import MODEL, Model, load_model
+from streamsvm.score_sample import ScoreSample
 
 Put = Callable[[str, bytes], str]
 
@@ -56,6 +58,39 @@ def scaled_model(**changes: Any) -> Model:
     return small_model(**({"recipe": recipe, "scale": scale} | changes))
 
 
+def learned_calibration(kind: str, columns: int) -> Calibration:
+    """One learned from made-up scores of two classes (one column) or of as many as there are columns."""
+    rng = np.random.default_rng(columns)
+    codes = rng.integers(0, max(columns, 2), 80)
+    scores = rng.normal(size=(80, max(columns, 2)))
+    scores[np.arange(80), codes] += 1.0
+    sample = ScoreSample(columns)
+    sample.add(scores if columns > 1 else scores[:, 1], codes.astype(np.float32), np.ones(80, np.float32))
+    found = fit_calibration(kind, sample, "progressive")
+    assert found is not None
+    return found
+
+
+def decided_model(**changes: Any) -> Model:
+    """Two classes with probabilities and a threshold."""
+    found = {"loss": "hinge", "calibration": learned_calibration("platt", 1), "thresholds": np.array([0.25])}
+    return small_model(**(found | changes))
+
+
+def many_model(**changes: Any) -> Model:
+    """Three classes with probabilities and thresholds."""
+    parts = {
+        "weights": np.array([[0.0, 1.5, -2.0], [1.0, 0.5, 3e38]], np.float32),
+        "bias": np.array([0.1, -0.2, 1e-300]),
+        "classes": ["ham", "spam", "é"],
+        "loss": "hinge",
+        "rule": "crammer_singer",
+        "calibration": learned_calibration("isotonic", 3),
+        "thresholds": np.array([0.5, 0.0, -1e-3]),
+    }
+    return small_model(**(parts | changes))
+
+
 def same_scale(a: Model, b: Model) -> bool:
     if a.scale is None or b.scale is None:
         return a.scale is b.scale
@@ -63,12 +98,14 @@ def same_scale(a: Model, b: Model) -> bool:
 
 
 def same(a: Model, b: Model) -> bool:
-    rest = ("classes", "loss", "recipe", "config", "provenance", "online")
+    rest = ("classes", "loss", "rule", "recipe", "config", "provenance", "online")
+    arrays = [{name: (array.shape, array.tobytes()) for name, array in one.arrays().items()} for one in (a, b)]
     return (
         same_scale(a, b)
         and a.weights.dtype == b.weights.dtype == np.float32
-        and a.weights.tobytes() == b.weights.tobytes()
-        and struct.pack("<d", a.bias) == struct.pack("<d", b.bias)
+        and a.many == b.many
+        and arrays[0] == arrays[1]
+        and a.metadata()["calibration"] == b.metadata()["calibration"]
         and all(getattr(a, name) == getattr(b, name) for name in rest)
     )
 
@@ -137,9 +174,35 @@ def test_probabilities_are_those_of_the_second_class(values: list[float]) -> Non
 
 
 @pytest.mark.parametrize("what", ["labels", "scores", "probabilities"])
-def test_no_rows_are_no_lines(what: str) -> None:
-    assert small_model().prediction_text(empty_batch(), what) == b""
-    assert small_model().prediction_text(rows_of([{}]), what).count(b"\n") == 1
+@pytest.mark.parametrize("make", [small_model, decided_model, many_model])
+def test_no_rows_are_no_lines(what: str, make: Callable[[], Model]) -> None:
+    assert make().prediction_text(empty_batch(), what) == b""
+    assert make().prediction_text(rows_of([{}]), what).count(b"\n") == 1
+
+
+def test_thresholds_decide_and_calibration_makes_probabilities() -> None:
+    batch = rows_of([{1: 0.05}, {1: 0.2}, {}])
+    model = decided_model(thresholds=np.array([0.2]))
+    assert model.scores(batch) == pytest.approx([0.175, 0.4, 0.1])
+    assert model.prediction_text(batch) == b"-1\n1\n-1\n" and small_model().prediction_text(batch) == b"1\n1\n1\n"
+    assert model.calibration is not None
+    expected = model.calibration.probabilities(model.scores(batch)).tolist()
+    assert [float(line) for line in model.prediction_text(batch, "probabilities").split()] == expected
+    with pytest.raises(ModelError, match="train it with --calibrate platt"):
+        decided_model(calibration=None).prediction_text(batch, "probabilities")
+
+
+def test_many_classes_are_predicted_by_thresholds_and_have_a_probability_each() -> None:
+    model, batch = many_model(weights=np.eye(3, dtype=np.float32), bias=np.zeros(3)), rows_of([{0: 1.0}, {0: 0.4}, {}])
+    assert model.prediction_text(batch).decode().split() == ["ham", "é", "é"]
+    model.thresholds = None
+    assert model.prediction_text(batch).decode().split() == ["ham"] * 3
+    lines = model.prediction_text(batch, "probabilities").decode().splitlines()
+    rows = np.array([[float(figure) for figure in line.split(" ")] for line in lines])
+    assert rows.shape == (3, 3)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-12)
+    assert rows[0, 0] > rows[1, 0]
+    assert model.prediction_text(batch, "scores").splitlines()[0] == b"1.0 0.0 0.0"
 
 
 # Round trips.
@@ -147,6 +210,26 @@ def test_no_rows_are_no_lines(what: str) -> None:
 
 def test_a_saved_model_is_loaded_bit_for_bit(saved: Path) -> None:
     assert same(load_model(str(saved)), small_model())
+
+
+@pytest.mark.parametrize("kind", ["platt", "isotonic"])
+@pytest.mark.parametrize("make", [decided_model, many_model])
+def test_probabilities_and_thresholds_come_back_bit_for_bit(
+    tmp_path: Path, make: Callable[..., Model], kind: str
+) -> None:
+    path = str(tmp_path / "decided.safetensors")
+    columns = 3 if make is many_model else 1
+    for changes in ({}, {"thresholds": None}, {"calibration": None}, {"thresholds": None, "calibration": None}):
+        model = make(**({"calibration": learned_calibration(kind, columns)} | changes))
+        model.save(path)
+        found = load_model(path)
+        assert same(found, model)
+        batch = rows_of([{0: 0.3, 1: -7.0}, {}, {1: 1e-3}])
+        scores = model.scores(batch)
+        assert found.scores(batch).tobytes() == scores.tobytes()
+        assert found.codes(scores).tolist() == model.codes(scores).tolist()
+        if model.probable:
+            assert found.probabilities(scores).tobytes() == model.probabilities(scores).tobytes()
 
 
 @settings(max_examples=40)
@@ -306,7 +389,7 @@ def test_no_truncation_is_a_model(any_saved: Path) -> None:
 @given(st.data())
 def test_damaged_spans_are_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "span.safetensors"
-    data.draw(st.sampled_from([small_model, scaled_model]))().save(str(path))
+    data.draw(st.sampled_from([small_model, scaled_model, many_model]))().save(str(path))
     content = path.read_bytes()
     start = data.draw(st.integers(0, len(content)))
     stop = data.draw(st.integers(start, min(start + 80, len(content))))
@@ -422,6 +505,47 @@ def test_a_valid_checksum_over_impossible_contents_is_still_refused(put: Put) ->
         digest = hashlib.sha256(content).hexdigest().encode()
         with pytest.raises(ModelError, match="damaged model"):
             load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))
+
+
+@pytest.mark.parametrize("make", [decided_model, many_model])
+def test_damage_under_a_valid_checksum_is_refused_with_the_reason(tmp_path: Path, make: Callable[[], Model]) -> None:
+    path = tmp_path / "signed.safetensors"
+    model = make()
+    metadata, arrays = model.metadata(), model.arrays()
+
+    def load(**changed: Any) -> Model:
+        """With other arrays (None: without it), or with other metadata of the calibration."""
+        texts = metadata | ({"calibration": changed.pop("metadata")} if "metadata" in changed else {})
+        kept = {name: array for name, array in (arrays | changed).items() if array is not None}
+        with path.open("wb") as out:
+            tensors.save(MODEL, texts, kept, out.write)
+        return load_model(str(path))
+
+    assert same(load(), model)
+    columns = len(arrays["bias"])
+    for text in ("nope", "7", '"platt"', '{"kind": "platt", "rows": 3}', '{"kind": "spline"}', "[" * 9):
+        with pytest.raises(ModelError, match=r"signed\.safetensors: damaged model \(.+\)"):
+            load(metadata=text)
+    for name in arrays:
+        if name.startswith("calibration."):
+            with pytest.raises(ModelError, match=rf"damaged model \({name} is missing"):
+                load(**{name: None})
+            right = arrays[name]
+            broken = right * np.nan if right.dtype == np.float64 else -right
+            for wrong in (right[:-1], broken, right[None], right.astype(np.float32)):
+                with pytest.raises(ModelError, match=r"damaged model \(.+\)"):
+                    load(**{name: wrong})
+    for wrong in (
+        np.zeros(columns + 1),
+        np.full(columns, np.nan),
+        np.zeros(columns, np.float32),
+        np.zeros((1, columns)),
+    ):
+        with pytest.raises(ModelError, match="damaged model .*thresholds"):
+            load(thresholds=wrong)
+    for changed in ({"bias": np.zeros(2)}, {"weights": np.zeros((2, 2), np.float32)}, {"weights": np.zeros((1, 1, 3))}):
+        with pytest.raises(ModelError, match="damaged model .*(bias|classes)"):
+            load(**changed)
 
 
 def safetensors_metadata(content: bytes) -> dict[str, str]:
