@@ -131,7 +131,7 @@ def test_scores_are_weights_times_features_plus_bias_and_unseen_features_are_ign
     beyond = np.array([5.0, 1.5, -2.25, 777.0], np.float32)
     model = small_model(weights=beyond[:3])
     batch = rows_of([{1: 2.0, 2: 1.0}, {}, {0: 1.0, 3: 1e30, 2**32 - 2: 7.0}, {3: 1.0}])
-    assert model.scores(batch).tolist() == [0.1 + 3.0 - 2.25, 0.1, 5.1, 0.1]
+    assert model.scores(batch).tolist() == [3.0 - 2.25 + 0.1, 0.1, 5.1, 0.1]
     assert model.dim == 3
     assert small_model(weights=np.empty(0, np.float32)).scores(batch).tolist() == [0.1] * 4
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_runs import KilledError, Life, lines
+from whole_runs import KilledError, Life, class_lines, lines
 
 import streamsvm.io.cache
 import streamsvm.readers
@@ -167,6 +167,30 @@ def test_classes_found_late(tmp_path: Path, politely: bool) -> None:
     expected = unbroken(train, chosen)
     *found, stops = broken(train, chosen, [Life(n, politely=politely) for n in (1, 1, 1, 1, 9, 12)])
     assert tuple(found) == expected and stops >= 4
+
+
+@pytest.mark.parametrize("politely", [False, True], ids=["killed", "signalled"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"solver__passes": 3, "data__holdout": 7, "threshold__by": "f1"},
+        {"multiclass": "crammer_singer", "loss": "hinge", "data__class_weights": "balanced"},
+        {"data__classes": [1, 2, 3, 4, 5], "calibration": "isotonic", "data__shuffle": 200},
+        {"solver__name": "sgd", "multiclass": "ova", "features__scale": "standard"},
+    ],
+    ids=["found", "held out", "crammer singer", "declared", "streamed"],
+)
+def test_several_classes(tmp_path: Path, given: dict[str, Any], politely: bool) -> None:
+    """Some of them come late: before that a run has fewer lanes, or begins again."""
+    text = class_lines(ROWS, labels=(1, 2, 3, 4, 5))
+    text.sort(key=lambda row: row[0] in "45")
+    path = tmp_path / "classes.svm"
+    path.write_text("\n".join(text) + "\n")
+    chosen = made(str(path), tmp_path, **given)
+    expected = unbroken(train, chosen)
+    *found, stops = broken(train, chosen, [Life(n, politely=politely) for n in (4, 1, 8, 17, 2, 30, 5)])
+    assert tuple(found) == expected and stops >= 3
 
 
 @given(

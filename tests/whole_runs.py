@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,4 +82,29 @@ def lines(rows: int, *, seed: int = 0, noise: float = 0.5, features: int = 30) -
         values = rng.standard_normal(6).round(4)
         label = "1" if truth[chosen] @ values + noise * rng.standard_normal() > 1.5 else "-1"
         text.append(label + " " + " ".join(f"{j + 1}:{v}" for j, v in zip(chosen, values, strict=True)))
+    return text
+
+
+def class_lines(
+    rows: int,
+    *,
+    labels: Sequence[float],
+    seed: int = 0,
+    noise: float = 0.3,
+    width: int = 30,
+    longest: int = 8,
+    shares: Sequence[float] | None = None,
+) -> list[str]:
+    """Rows whose classes are told apart by one direction for each, but for the noise; all as often, or by shares."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((width, len(labels)))
+    text = []
+    for code in rng.choice(len(labels), size=rows, p=shares).tolist():
+        while True:
+            chosen = np.sort(rng.choice(width, longest, replace=False))
+            values = rng.standard_normal(longest).round(4)
+            scores = values @ truth[chosen] + noise * rng.standard_normal(len(labels))
+            if int(np.argmax(scores)) == code:
+                break
+        text.append(f"{labels[code]} " + " ".join(f"{j + 1}:{v}" for j, v in zip(chosen, values, strict=True)))
     return text
