@@ -350,8 +350,8 @@ class Fitting(Run):
             self._going_on = True
 
     def judged(self) -> ScoreSample | None:
-        """Scores of the held-out rows."""
-        return self.sample
+        """Scores of rows that were held out, or left out."""
+        return self.to_judge_by(self.sample)
 
     # After the last pass.
 

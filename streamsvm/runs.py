@@ -173,13 +173,20 @@ class Run(ABC):
             online=online,
         )
 
-    def in_model_order(self, sample: ScoreSample | None) -> ScoreSample | None:
-        """Scores with the classes in the order in which a model has them."""
-        classes = self.feed.classes
-        if sample is None or not classes.growing:
-            return sample
-        sample.grow(len(classes.names))
-        return sample.reordered(np.argsort(classes.places()))
+    def to_judge_by(self, sample: ScoreSample | None) -> ScoreSample | None:
+        """Scores with the classes in the order in which a model has them, weighted as the data is, not as its classes.
+
+        Probabilities are to be those of the data, whatever weight its classes were given in learning.
+        """
+        classes, weights = self.feed.classes, self.feed.class_weights
+        if sample is None:
+            return None
+        if weights is not None:
+            sample = sample.unweighted(weights.factors)
+        if classes.growing:
+            sample.grow(len(classes.names))
+            sample = sample.reordered(np.argsort(classes.places()))
+        return sample
 
     def report_bad_rows(self) -> None:
         tally = self.passes.stream.tally

@@ -95,6 +95,15 @@ class ScoreSample:
         other.restore(state | {name: state[name][first:] for name in ("scores", "codes", "weights")})
         return other
 
+    def unweighted(self, factors: Float64s) -> "ScoreSample":
+        """The same rows, with the weights of each class divided by its factor."""
+        other = ScoreSample(many=self.many)
+        state = self.state()
+        by_row = np.append(factors, np.ones(max(0, self.columns + 1)))[state["codes"].astype(np.int64)]
+        weights = state["weights"] / np.where(by_row > 0.0, by_row, 1.0)
+        other.restore(state | {"weights": weights.astype(np.float32)})
+        return other
+
     def reordered(self, places: Sequence[int] | Int64s) -> "ScoreSample":
         """The same rows where the class that had code c has code places[c]."""
         to = np.asarray(places, np.int64)

@@ -322,7 +322,7 @@ class _Training(OnlineRun):
             sample = self.best_sample
         if isinstance(self.solver.watch, Progressive):
             sample = self.solver.watch.recent()
-        return self.in_model_order(sample)
+        return self.to_judge_by(sample)
 
     def model(self) -> Model:
         model = self.model_of(self.settings, self.solver, self._weights())

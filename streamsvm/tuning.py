@@ -432,7 +432,7 @@ class _Tuning(OnlineRun):
         place = self._order()[0]
         best, model = self.contest.candidates[place], self._model(place)
         settings, samples = chosen(self.settings, best), self.holdout.samples
-        judge(model, self.in_model_order(samples[place]) if samples else None, settings, self.listener.note)
+        judge(model, self.to_judge_by(samples[place]) if samples else None, settings, self.listener.note)
         return settings, model, self._result(best, model.dim)
 
     def _result(self, best: Candidate, dim: int) -> dict[str, Any]:

@@ -55,6 +55,15 @@ class ClassWeights:
         factors[there] = counts.sum() / (there.sum() * counts[there])
         return cls(factors, running=False)
 
+    @property
+    def factors(self) -> Float64s:
+        """What the rows of each class are multiplied by, as it stands."""
+        if not self.running:
+            return self._numbers.copy()
+        counts, total = self._numbers[:-1], self._numbers[-1]
+        there = counts > 0.0
+        return np.where(there, total / (max(int(there.sum()), 1) * np.where(there, counts, 1.0)), 1.0)
+
     def admit(self, classes: int) -> None:
         """Classes that were not there before begin to be counted."""
         missing = classes + 1 - len(self._numbers)
