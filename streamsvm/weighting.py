@@ -62,7 +62,9 @@ class ClassWeights:
             return self._numbers.copy()
         counts, total = self._numbers[:-1], self._numbers[-1]
         there = counts > 0.0
-        return np.where(there, total / (max(int(there.sum()), 1) * np.where(there, counts, 1.0)), 1.0)
+        factors = np.ones(len(counts))
+        factors[there] = total / (there.sum() * counts[there])
+        return factors
 
     def admit(self, classes: int) -> None:
         """Classes that were not there before begin to be counted."""
