@@ -17,7 +17,7 @@ classes is the mean of their errors.
 
 Memory does not grow with the rows. Two classes take at most 12 MB; more of them 64 MB (48 of bins, 8 of rows, 8 of the
 confusion, which is None beyond 1000 classes), and 320 bytes for each class beyond 150,000; slices another 40 MB, with
-many classes up to 100 MB.
+many classes up to 100 MB. At the end figures are made of the sums, for which up to 40 MB more are needed for a moment.
 """
 
 from collections.abc import Generator, Iterable, Iterator

@@ -102,8 +102,16 @@ def test_figures_do_not_depend_on_how_rows_are_cut(
         assert exact < 60 or whole["auc_error"] == 0
 
 
+def compiled(model: Model) -> None:
+    """Have all kernels in place, so that compiling them takes no memory later."""
+    with mock.patch.object(ranking, "EXACT_ROWS", 1), mock.patch.object(class_ranking, "EXACT_NUMBERS", 1):
+        scores, ones = np.zeros((3, len(model.classes)) if model.many else 3), np.ones(3, np.float32)
+        fed(model, (scores, ones, ones), [0, 3], ["x"] * 3)
+
+
 def growth(metrics: Metrics, classes: int, rows: int, pieces: int, values: list[str] | None) -> tuple[int, int]:
     """What more rows like the first take in memory after some of them, and the most that all took."""
+    compiled(metrics._model)
     rng = np.random.default_rng(0)
     scores = rng.normal(size=rows if classes == 2 else (rows, classes))
     labels, weights = rng.integers(0, classes, rows).astype(np.float32), np.ones(rows, np.float32)
@@ -140,6 +148,7 @@ def test_memory_does_not_grow_with_slices(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_thousand_classes_fit_into_64_mb() -> None:
     metrics = Metrics(many_classes(1000, "hinge"))
+    compiled(many_classes(1000, "hinge"))
     rng = np.random.default_rng(0)
     tracemalloc.start()
     try:

@@ -84,7 +84,9 @@ def test_top_k_is_scikit_learns(classes: int) -> None:
     assert list(top) == [str(k) for k in (2, 3, 5) if k < classes]
     c = weights.astype(np.float32)
     for k, share in top.items():
-        expected = sklearn_metrics.top_k_accuracy_score(labels, scores, k=int(k), sample_weight=c, labels=range(classes))
+        expected = sklearn_metrics.top_k_accuracy_score(
+            labels, scores, k=int(k), sample_weight=c, labels=range(classes)
+        )
         assert share == pytest.approx(expected)
 
 
@@ -92,7 +94,9 @@ def test_of_equal_scores_the_lower_code_is_ahead() -> None:
     for label, expected in ((0, 1.0), (1, 1.0), (2, 0.0), (3, 0.0)):
         result = measured(np.zeros((1, 4)), np.array([label]), np.ones(1))
         assert result["top_k"]["2"] == expected
-        assert result["top_k"]["3"] == (1.0 if label < 3 else 0.0) and result["accuracy"] == (1.0 if label == 0 else 0.0)
+        assert result["top_k"]["3"] == (1.0 if label < 3 else 0.0) and result["accuracy"] == (
+            1.0 if label == 0 else 0.0
+        )
 
 
 def test_very_many_classes_have_no_confusion(monkeypatch: pytest.MonkeyPatch) -> None:

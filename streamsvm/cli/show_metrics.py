@@ -12,16 +12,26 @@ Metrics = dict[str, Any]
 
 def metrics_line(metrics: Metrics) -> str:
     """The figures that matter most."""
+    return _line([*_decisions(metrics), *_chances(metrics)], metrics)
+
+
+def _line(figures: list[str], metrics: Metrics) -> str:
     examples = f"on {metrics['examples']:,} examples"
+    return f"{', '.join(figures)} {examples}" if figures else f"nothing is measured {examples}, whose weights are all 0"
+
+
+def _decisions(metrics: Metrics) -> list[str]:
     if metrics["loss"] is None:
-        return f"nothing is measured {examples}: all have weight 0"
+        return []
     parts = [f"loss {metrics['loss']:.5f}", f"error {100 * metrics['error']:.2f} %"]
     if "top_k" in metrics:
         parts.append(f"macro F1 {metrics['macro_f1']:.4f}")
-    parts += _bounded(metrics, "AUC", "auc")
-    shown = (("log loss", "log_loss", 5), ("Brier", "brier", 4), ("calibration error", "ece", 4))
-    parts += [f"{name} {metrics[key]:.{digits}f}" for name, key, digits in shown if metrics.get(key) is not None]
-    return f"{', '.join(parts)} {examples}"
+    return parts + _bounded(metrics, "AUC", "auc")
+
+
+def _chances(metrics: Metrics) -> list[str]:
+    figures = (("log loss", "log_loss", 5), ("Brier", "brier", 4), ("calibration error", "ece", 4))
+    return [f"{name} {metrics[key]:.{digits}f}" for name, key, digits in figures if metrics.get(key) is not None]
 
 
 def _bounded(metrics: Metrics, name: str, key: str) -> list[str]:
@@ -35,9 +45,9 @@ def _bounded(metrics: Metrics, name: str, key: str) -> list[str]:
 def report(metrics: Metrics, names: list[str]) -> str:
     """All that `evaluate` prints; `names` are those of the classes."""
     names = [shown(name) for name in names]
-    lines = [*textwrap.wrap(metrics_line(metrics), WIDTH), *textwrap.wrap(_second_line(metrics), WIDTH)]
-    lines += textwrap.wrap(_left_out(metrics), WIDTH)
-    blocks = ["\n".join(lines)]
+    lines = [_line(_decisions(metrics), metrics), ", ".join(_chances(metrics)), ", ".join(_more(metrics))]
+    lines.append(_left_out(metrics))
+    blocks = ["\n".join(wrapped for line in lines for wrapped in textwrap.wrap(line, WIDTH))]
     if metrics["loss"] is not None:
         blocks += [_confusion(metrics["confusion"], names), _by_class(metrics["per_class"], names)]
         blocks += [_reliability(metrics["reliability"], "top_k" in metrics, names)]
@@ -46,20 +56,20 @@ def report(metrics: Metrics, names: list[str]) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def shown(text: str, most: int = 40) -> str:
+def shown(text: str, most: int = 32) -> str:
     """A text that keeps to its line and to its column."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return plain if len(plain) <= most else plain[: most - 3] + "..."
 
 
-def _second_line(metrics: Metrics) -> str:
+def _more(metrics: Metrics) -> list[str]:
     parts = _bounded(metrics, "average precision", "average_precision")
+    if metrics["loss"] is None:
+        return parts
     if "top_k" in metrics:
-        parts += [f"among the first {k}: {100 * share:.2f} %" for k, share in metrics["top_k"].items() if share]
-    elif metrics["loss"] is not None:
-        parts += [f"{name} {metrics[key]:.4f}" for name, key in (("precision", "precision"), ("recall", "recall"))]
-        parts.append(f"F1 {metrics['f1']:.4f}")
-    return ", ".join(parts)
+        return parts + [f"top {k} {100 * share:.2f} %" for k, share in metrics["top_k"].items()]
+    figures = {"precision": "precision", "recall": "recall", "F1": "f1"}
+    return parts + [f"{name} {metrics[key]:.4f}" for name, key in figures.items()]
 
 
 def _left_out(metrics: Metrics) -> str:
@@ -95,19 +105,22 @@ def _confusion(confusion: list[list[float]] | None, names: list[str]) -> str:
     if len(names) > MOST_CONFUSED:
         return _pairs(confusion, names)
     counts = [[_count(weight) for weight in row] for row in confusion]
-    widest = max(len(text) for row in [names, *counts] for text in row)
-    width = max(widest, min(12, (WIDTH - NAME) // len(names) - 1))
-    if NAME + len(names) * (width + 1) <= WIDTH:
-        return _square("true / predicted", [shown(name, NAME) for name in names], names, counts, width)
+    room = (WIDTH - NAME) // len(names) - 1
+    width = max(min(12, room), *(len(text) for row in counts for text in row))
+    if width <= room and (width >= 12 or max(map(len, names)) <= width):
+        left, top = ([shown(name, most) for name in names] for most in (NAME, width))
+        return _square("true / predicted", left, top, counts, width)
     return _shares(confusion, names)
 
 
 def _shares(confusion: list[list[float]], names: list[str]) -> str:
-    """Where numbers are too long: per cent of the true class, and numbers for names."""
+    """Where counts are too long: per cent of the true class, and numbers for names that are too long as well."""
     counts = []
     for row in confusion:
         total = sum(row) or 1.0
         counts.append([_per_cent(100.0 * weight / total) for weight in row])
+    if max(map(len, names)) <= 3:
+        return _square("% of true", names, names, counts, 3)
     numbers = [str(place) for place in range(1, len(names) + 1)]
     left = [shown(f"{number} {name}", NAME) for number, name in zip(numbers, names, strict=True)]
     return _square("% of true", left, numbers, counts, 3)
