@@ -1,97 +1,176 @@
 """How good a model is, measured on a stream in bounded memory.
 
-AUC comes from two histograms of scores, one for each class, with bins of equal relative width (float32 bit patterns in
-order). Pairs that fall into one bin count half; `auc_error` bounds what that can be off: half the share of such pairs.
+    decisions       accuracy, error, loss, confusion [true, predicted], precision, recall, F1, top k    metrics/tally.py
+    rankings        AUC, average precision; of many classes each against all others, and the mean     metrics/ranking.py
+    probabilities   log loss, Brier score, calibration error (ECE), reliability table             metrics/reliability.py
+    slices          some of these for each value of a column                                           metrics/slices.py
+
+All are weighted by the rows; a row of weight 0 is counted in `examples` and nowhere else. A figure that has no meaning
+is None: the AUC of one class, the log loss of a model without probabilities.
+
+AUC and average precision are exact while the rows fit (2^18 of them; of many classes 2^20 scores), and `auc_error` and
+`average_precision_error` are 0 then. Beyond, scores are counted in bins, and the order inside a bin is not known any
+more. The figure that a sort of all rows would give is at most the error away from the one reported: that is no
+estimate but a bound, from what is in the bins and the best and the worst order in each of them. So it is large where
+most scores are nearly the same, or exactly, and the figure is mostly much closer than it says. The error of a mean over
+classes is the mean of their errors.
+
+Memory does not grow with the rows. Two classes take at most 12 MB; more of them 64 MB (48 of bins, 8 of rows, 8 of the
+confusion, which is None beyond 1000 classes), and 320 bytes for each class beyond 150,000; slices another 40 MB, with
+many classes up to 100 MB. At the end figures are made of the sums, for which up to 40 MB more are needed for a moment.
 """
 
-from collections.abc import Generator, Iterable
-from contextlib import closing, nullcontext
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s
-from streamsvm.errors import DataError
-from streamsvm.jit import kernel
-from streamsvm.losses import Logistic, Loss, make_loss
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.losses import make_loss
+from streamsvm.metrics.class_ranking import ClassRankings, macro
+from streamsvm.metrics.known_labels import Known, KnownLabels
+from streamsvm.metrics.ranking import PairRanking, Ranks
+from streamsvm.metrics.reliability import NOTHING, Reliability
+from streamsvm.metrics.slices import Slices, slices_for
+from streamsvm.metrics.tally import Confusion, Decided, Tally
 from streamsvm.model import Model
+from streamsvm.stream import Stream
+from streamsvm.tables import TableDialect
 
-BIN_BITS = 19
+PIECE = 1 << 16  # scores that are made at a time
 
 
 class Metrics:
     """Sums over rows; `result` turns them into figures."""
 
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-        self._confusion: Float64s = np.zeros((2, 2))
-        self._sums: Float64s = np.zeros(3)  # weight, loss, log loss
-        self._bins: Float64s = np.zeros((2, 1 << BIN_BITS))
-        self.examples = 0
+    def __init__(self, model: Model, by: str | None = None) -> None:
+        self._model = model
+        self._classes = len(model.bias) if model.many else 2
+        self._tally = self._new_tally(1)
+        self._confusion = Confusion(self._classes)
+        self._ranking = ClassRankings(self._classes) if model.many else PairRanking()
+        self._reliability = Reliability() if model.probable else None
+        self._slices: Slices | None = None
+        if by is not None:
+            parts = slices_for(self._classes)
+            reliability = Reliability(parts) if model.probable else None
+            self._slices = Slices(by, self._new_tally(parts), reliability, ranked=not model.many)
 
-    def update(self, scores: Float64s, labels: Float32s, weights: Float32s) -> None:
-        measure_pass(scores, labels, weights, self._loss, Logistic(), self._confusion, self._sums, self._bins)
-        self.examples += len(scores)
+    def _new_tally(self, parts: int) -> Tally:
+        model = self._model
+        return Tally(make_loss(model.loss), self._classes, parts, rule=model.rule, thresholds=model.thresholds)
+
+    @property
+    def examples(self) -> int:
+        return self._tally.examples()
+
+    def update(self, scores: Float64s, labels: Float32s, weights: Float32s, values: list[str] | None = None) -> None:
+        """Rows with class codes for labels, and what they have in the column by which slices are made."""
+        model = self._model
+        rows = Decided(scores, model.codes(scores), labels, weights)
+        whole = np.zeros(len(labels), np.int64)
+        self._tally.see(rows, whole)
+        self._confusion.see(rows)
+        self._ranking.see(scores, labels, weights)
+        probabilities = model.probabilities(scores) if self._reliability is not None else None
+        if self._reliability is not None and probabilities is not None:
+            self._reliability.see(probabilities, labels, weights, whole)
+        if self._slices is not None and values is not None:
+            self._slices.see(rows, probabilities, values)
 
     def result(self) -> dict[str, Any]:
-        weight, loss, log_loss = self._sums.tolist()
-        if not weight:
-            return {"examples": self.examples, "accuracy": None, "error": None, "loss": None, "auc": None}
-        wrong = float(self._confusion[0, 1] + self._confusion[1, 0])
-        auc, doubt = self._auc()
-        return {
+        tally, ranks = self._tally, self._ranking.result()
+        error = tally.error()
+        found = {
             "examples": self.examples,
-            "accuracy": 1.0 - wrong / weight,
-            "error": wrong / weight,
-            "loss": loss / weight,
-            "auc": auc,
-            "auc_error": doubt,
-            "log_loss": log_loss / weight if isinstance(self._loss, Logistic) else None,
-            "confusion": self._confusion.tolist(),
+            "accuracy": 1.0 - error if error is not None else None,
+            "error": error,
+            "loss": tally.loss(),
+            **macro(ranks)._asdict(),
+            **(self._reliability.result() if self._reliability is not None else NOTHING),
+            "confusion": self._confusion.result(),
+            "classes": self._model.classes,
+            **self._by_class(ranks),
         }
+        if self._slices is not None:
+            found |= {"by": self._slices.column, "slices": self._slices.result()}
+        return found
 
-    def _auc(self) -> tuple[float | None, float | None]:
-        negative, positive = self._bins
-        pairs = float(negative.sum() * positive.sum())
-        if not pairs:
-            return None, None
-        below = np.cumsum(negative) - negative
-        same = float(positive @ negative)
-        return (float(positive @ below) + 0.5 * same) / pairs, 0.5 * same / pairs
+    def _by_class(self, ranks: list[Ranks]) -> dict[str, Any]:
+        """Precision, recall and F1; of many classes also how well each is told from all others."""
+        many, figures = self._model.many, self._tally.by_class()
+        each: list[dict[str, Any]] = [
+            {"class": name, **figures.of(code)} | (ranks[code]._asdict() if many else {})
+            for code, name in enumerate(self._model.classes)
+        ]
+        found: dict[str, Any] = {"per_class": each, "macro_f1": figures.macro_f1}
+        found["micro_f1"] = float(figures.right.sum() / self._tally.weight()) if self._tally.weight() else None
+        if many:
+            return found | {"top_k": self._tally.among_first()}
+        return found | {name: each[1][name] for name in ("precision", "recall", "f1")}
 
 
-def evaluate(model: Model, stream: Iterable[Batch]) -> dict[str, Any]:
-    """The model's metrics over all rows; labels as written."""
-    classes = model.class_map()
-    metrics = Metrics(make_loss(model.loss))
-    rows = iter(stream)
-    with closing(rows) if isinstance(rows, Generator) else nullcontext():
-        for batch in rows:
-            coded = classes.encode(batch)
-            if np.isnan(coded.labels).any():
-                row = metrics.examples + int(np.argmax(np.isnan(coded.labels))) + 1
-                raise DataError(f"row {row} has no label: there is nothing to compare the prediction with")
-            metrics.update(model.scores(coded), coded.labels, coded.weights)
+def evaluate(
+    model: Model, stream: Iterable[Batch], *, by: str | None = None, unknown_classes: str = "raise"
+) -> dict[str, Any]:
+    """The model's metrics over all rows; labels as written.
+
+    `by` is a column that the stream keeps, for figures of each of its values. Rows of classes that the model does not
+    know are an error, or with `unknown_classes="skip"` left out, and counted.
+    """
+    skip = unknown_classes == "skip"
+    metrics, labels = Metrics(model, by), KnownLabels(model.class_map(), skip=skip)
+    step = max(PIECE // len(model.bias), 1) if model.many else PIECE
+    with _unknown_accepted(stream, skip) as label_column:
+        rows = iter(stream)
+        with closing(rows) if isinstance(rows, Generator) else nullcontext():
+            for batch in rows:
+                coded, known = labels.encode(batch, _kept(stream, label_column))
+                values = _kept(stream, by)
+                for start in range(0, batch.rows, step):
+                    stop = min(start + step, batch.rows)
+                    part = values[start:stop] if values is not None else None
+                    _measure(metrics, model, coded.slice(start, stop), known[start:stop], part)
     if not metrics.examples:
         raise DataError("there is no row to evaluate on")
-    return metrics.result() | {"classes": model.classes}
+    left_out = {"unknown_class_rows": labels.left_out, "unknown_classes": labels.unknown}
+    return metrics.result() | (left_out if skip else {})
 
 
-@kernel
-def measure_pass(scores, labels, weights, loss, logistic, confusion, sums, bins):
-    """Confusion [true, predicted], sums of weight and losses, and the histograms of scores."""
-    single = np.empty(1, np.float32)
-    bits = single.view(np.uint32)
-    for i in range(len(scores)):
-        c = weights[i]
-        score = scores[i]
-        true = 1 if labels[i] > 0.5 else 0
-        label = 2.0 * true - 1.0
-        confusion[true, 1 if score > 0.0 else 0] += c
-        sums[0] += c
-        sums[1] += c * loss.value(score, label)
-        sums[2] += c * logistic.value(score, label)
-        single[0] = score + 0.0  # -0.0 is 0.0
-        pattern = np.int64(bits[0])
-        place = pattern + 0x80000000 if pattern < 0x80000000 else 0xFFFFFFFF - pattern
-        bins[true, place >> (32 - BIN_BITS)] += c
+def _measure(metrics: Metrics, model: Model, rows: Batch, known: Known, values: list[str] | None) -> None:
+    scores, labels, weights = model.scores(rows), rows.labels, rows.weights
+    if not known.all():
+        scores, labels, weights = scores[known], labels[known], weights[known]
+        values = list(compress(values, known)) if values is not None else None
+    metrics.update(scores, labels, weights, values)
+
+
+def _kept(stream: Iterable[Batch], column: str | None) -> list[str] | None:
+    """What the rows of the last batch have in a column that the stream keeps."""
+    if column is None:
+        return None
+    keep = stream.dialect.keep if isinstance(stream, Stream) and isinstance(stream.dialect, TableDialect) else ()
+    if not isinstance(stream, Stream) or column not in keep:
+        raise ConfigError(f"the stream does not keep column {column}, so there are no slices by it")
+    return stream.kept[keep.index(column)]
+
+
+@contextmanager
+def _unknown_accepted(stream: Iterable[Batch], wanted: bool) -> Iterator[str | None]:
+    """Where labels are texts, let unknown ones come through, as NaN; the column that has them."""
+    if not wanted or not isinstance(stream, Stream) or not isinstance(stream.dialect, TableDialect):
+        yield None
+        return
+    dialect, recipe = stream.dialect, stream.dialect.recipe
+    if recipe.label is None or recipe.label_classes is None:
+        yield None
+        return
+    keep = tuple(dict.fromkeys([*dialect.keep, recipe.label]))
+    stream.dialect = dialect._replace(labelled=False, keep=keep)
+    try:
+        yield recipe.label
+    finally:
+        stream.dialect = dialect

@@ -79,7 +79,8 @@ ROOMS = {
     | {"calibration", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
-    "evaluate": SMALL | {"model", "losses", "scoring"},
+    "metrics": SMALL | {"classes", "losses"},
+    "evaluate": SMALL | {"losses", "metrics", "model", "stream", "tables"},
     "weight_names": SMALL | {"features", "io/names_file", "model"},
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},

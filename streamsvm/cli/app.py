@@ -31,6 +31,8 @@ streamsvm trains linear support vector machines on data that does not fit in mem
 
 streamsvm --help lists all commands; streamsvm COMMAND --help has examples."""
 
+UNKNOWN = ("raise", "skip")  # what becomes of rows whose class a model does not know
+
 app = typer.Typer(
     help="Linear support vector machines trained on streams that do not fit in memory.",
     rich_markup_mode=None,
@@ -276,10 +278,23 @@ def _forget_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@app.command(epilog="Example: streamsvm evaluate model.safetensors test.svm.gz --json")
+@app.command(
+    epilog="Example: streamsvm evaluate model.safetensors test.svm.gz --json; "
+    "streamsvm evaluate model.safetensors clicks.parquet --by site"
+)
 def evaluate(
     model_file: ModelFile,
     inputs: Sources,
+    by: Annotated[
+        str | None, typer.Option(help="Column of the data: figures for each of its values, up to 1000, as well.")
+    ] = None,
+    unknown_classes: Annotated[
+        str,
+        typer.Option(
+            help="raise or skip rows whose class the model does not know; rows that are skipped are counted.",
+            autocompletion=complete(*UNKNOWN),
+        ),
+    ] = "raise",
     format: Format = None,
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
@@ -287,29 +302,33 @@ def evaluate(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on labelled data: error, loss, AUC, confusion."""
+    """Measure a model on labelled data: error, loss, AUC, confusion, F1, and how good its probabilities are."""
+    if unknown_classes not in UNKNOWN:
+        raise ConfigError(f"--unknown-classes: must be {' or '.join(UNKNOWN)}, not {unknown_classes!r}")
     settings = _reading_settings(format, on_bad_row, memory, threads, sets)
     _say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
+    from streamsvm.io.sniffing import format_of
     from streamsvm.model import load_model
     from streamsvm.reading import make_source, test_stream
 
     model = load_model(expand(model_file), _warn)
-    stream = test_stream(settings, make_source(settings, tuple(inputs)), model)
-    metrics = run(model, stream)
+    source = make_source(settings, tuple(inputs))
+    if by is not None and (found := format_of(source, settings.data.format)) in ("libsvm", "vw"):
+        raise ConfigError(
+            f"--by {by}: {found} data has no columns; slices need a table (CSV, JSON lines, Parquet, Arrow)"
+        )
+    stream = test_stream(settings, source, model, keep=(by,) if by is not None else ())
+    metrics = run(model, stream, by=by, unknown_classes=unknown_classes)
     if stream.tally.bad_rows:
         metrics["bad_rows"] = stream.tally.bad_rows
     if as_json:
         print(json.dumps(metrics))
         return
-    from streamsvm.cli.show import metrics_line
+    from streamsvm.cli.show_metrics import report
 
-    names = [model.class_text(code) for code in range(2)]
-    print(metrics_line(metrics))
-    print(f"\n{'true / predicted':>18} {names[0]:>12} {names[1]:>12}")
-    for name, counts in zip(names, metrics["confusion"], strict=True):
-        print(f"{name:>18} {counts[0]:>12,.0f} {counts[1]:>12,.0f}")
+    print(report(metrics, [model.class_text(code) for code in range(len(model.classes))]))
     if stream.tally.bad_rows:
         print(f"\nskipped {stream.tally.bad_rows} malformed rows: {'; '.join(stream.tally.faults)}", file=sys.stderr)
 

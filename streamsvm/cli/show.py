@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any, TextIO
 
+from streamsvm.cli.show_metrics import metrics_line
 from streamsvm.progress import Progress
 
 EVERY_SECONDS = 15.0
@@ -318,12 +319,3 @@ def tune_summary(result: dict[str, Any], model_text: str) -> str:
         lines.append("test     " + metrics_line(result["test"]))
     lines.append(f"model    {model_text}")
     return "\n".join(lines)
-
-
-def metrics_line(metrics: dict[str, Any]) -> str:
-    parts = [f"loss {metrics['loss']:.5f}", f"error {100 * metrics['error']:.2f} %"]
-    if metrics.get("auc") is not None:
-        parts.append(f"AUC {metrics['auc']:.4f}")
-    if metrics.get("log_loss") is not None:
-        parts.append(f"log loss {metrics['log_loss']:.5f}")
-    return ", ".join(parts) + f" on {metrics['examples']:,} examples"

@@ -1,0 +1,68 @@
+"""Class codes of labels; and rows whose class the model does not know, which are an error, or left out and counted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsvm.batch import Batch
+from streamsvm.classes import ClassMap, UndeclaredClassError, shown_label
+from streamsvm.errors import DataError
+
+MOST_NAMES, LONGEST = 100, 100  # of unknown classes that are told, and of letters of each
+Known = npt.NDArray[np.bool_]
+
+
+class KnownLabels:
+    """Labels as written become codes, batch after batch."""
+
+    def __init__(self, classes: ClassMap, *, skip: bool) -> None:
+        self._classes = classes
+        self._skip = skip
+        self._rows = 0
+        self._names: dict[str, int] = {}
+        self.left_out = 0
+
+    def encode(self, batch: Batch, texts: Sequence[str] | None = None) -> tuple[Batch, Known]:
+        """The batch with codes, and which of its rows have one.
+
+        Of labels that are texts rows have codes already, and NaN for other texts: `texts` tells which.
+        """
+        known: Known = np.ones(batch.rows, np.bool_)
+        if self._skip:
+            batch, known = self._without_unknown(batch, texts)
+        try:
+            coded = self._classes.encode(batch)
+        except UndeclaredClassError as error:
+            more = "; streamsvm evaluate --unknown-classes skip leaves such rows out"
+            raise DataError(f"row {self._rows + error.row + 1}: {error}{more}") from error
+        missing = np.isnan(coded.labels) & known
+        if missing.any():
+            row = self._rows + int(np.argmax(missing)) + 1
+            raise DataError(f"row {row} has no label: there is nothing to compare the prediction with")
+        self._rows += batch.rows
+        return coded, known
+
+    def _without_unknown(self, batch: Batch, texts: Sequence[str] | None) -> tuple[Batch, Known]:
+        """The batch with NaN for labels that are unknown, and which of its rows are not such."""
+        labels = batch.labels
+        if texts is None:
+            known: Known = np.isin(labels, self._classes.numbers) | np.isnan(labels)
+        else:
+            known = ~np.isnan(labels) | np.array([not text for text in texts], np.bool_)
+        if known.all():
+            return batch, known
+        for row in np.flatnonzero(~known).tolist():
+            self._note(shown_label(float(labels[row])) if texts is None else texts[row])
+        return batch._replace(labels=np.where(known, labels, np.float32(np.nan))), known
+
+    def _note(self, name: str) -> None:
+        self.left_out += 1
+        name = name[:LONGEST]
+        if name in self._names or len(self._names) < MOST_NAMES:
+            self._names[name] = self._names.get(name, 0) + 1
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """How many rows were left out, by class, the most frequent first; of very many classes the first that came."""
+        return dict(sorted(self._names.items(), key=lambda item: -item[1]))
