@@ -59,7 +59,7 @@ class ClassWeights:
     def factors(self) -> Float64s:
         """What the rows of each class are multiplied by, as it stands."""
         if not self.running:
-            return self._numbers.copy()
+            return np.array(self._numbers)
         counts, total = self._numbers[:-1], self._numbers[-1]
         there = counts > 0.0
         factors = np.ones(len(counts))

@@ -51,7 +51,7 @@ def test_readme_output_is_what_is_printed(project):
     )
     shown = next(block for block in blocks("text") if "trained" in block).splitlines()
     printed = done.stdout.splitlines()
-    assert [line for line in shown if line.startswith(("train ", "test ", "model "))] == printed[1:]
+    assert [line for line in shown if line.startswith(("train ", "chances ", "test ", "model "))] == printed[1:]
     assert any(line.startswith("step size") for line in shown)
     assert next(line for line in shown if line.startswith("step size")) in done.stderr.splitlines()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.cli.inspect_data import describe_source, render_data
-from streamsvm.cli.show import proof
+from streamsvm.cli.show import judged_lines, proof
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.files import is_directory, names_in
 from streamsvm.io.urls import scheme_of
@@ -197,7 +197,7 @@ def render(found: dict[str, Any]) -> str:
     provenance = found["provenance"]
     if not provenance:
         return "model    nothing is learned yet"
-    rule = f", {found['multiclass']}" if found["multiclass"] else ""
+    rule = f" ({found['multiclass']})" if found["multiclass"] else ""
     size = f"{found['weights']:,} x {len(found['classes']):,}" if rule else f"{found['weights']:,}"
     bias = "" if rule else f", bias {found['bias']:.6g}"
     lines = [
@@ -217,11 +217,7 @@ def render(found: dict[str, Any]) -> str:
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")
-    if found["calibration"]:
-        how = found["calibration"]
-        lines.append(f"chances  probabilities by {how['kind']}, learned on {how['rows']:,} {how['on']} rows")
-    if found["thresholds"]:
-        lines.append(f"decides  at scores above {', '.join(f'{theta:.4g}' for theta in found['thresholds'][:10])}")
+    lines += judged_lines(found)
     if found["names"]:
         lines.append(f"names    {_names_text(found['names'])}")
     named = bool(found["names"])

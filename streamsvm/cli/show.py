@@ -10,6 +10,11 @@ from streamsvm.cli.show_metrics import metrics_line
 from streamsvm.progress import Progress
 
 EVERY_SECONDS = 15.0
+JUDGED = {
+    "progressive": "scored before they were learned",
+    "held-out": "that were held out",
+    "left-out": "left out of a further fit",
+}
 HEADER = f"{'pass':>5} {'examples':>13} {'MB':>9} {'MB/s':>7} {'loss':>9} {'error':>8} {'new loss':>9} {'new err':>8}"
 PROOF_HEADER = f"{'pass':>5} {'examples':>13} {'seconds':>9} {'objective':>12} {'at least':>12} {'gap':>9} {'error':>8}"
 
@@ -264,10 +269,23 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         lines.append(f"path     best --l2 {result['l2']:g} of {len(result['path'])} (least loss on held-out rows)")
     if result["zeros"] is not None:
         lines.append(f"weights  {result['zeros']:,} of {result['dim']:,} are exactly zero")
+    lines += judged_lines(result)
     if result.get("test"):
         lines.append("test     " + metrics_line(result["test"]))
     lines.append(f"model    {model_text}")
     return "\n".join(lines)
+
+
+def judged_lines(result: dict[str, Any]) -> list[str]:
+    """Where probabilities and thresholds come from, if there are any."""
+    lines, how, thresholds = [], result.get("calibration"), result.get("thresholds")
+    if how:
+        lines.append(f"chances  probabilities by {how['kind']}, from {how['rows']:,} rows {JUDGED[how['on']]}")
+    if thresholds and len(thresholds) == 1:
+        lines.append(f"decides  at a score above {thresholds[0]:.4g}")
+    elif thresholds:
+        lines.append(f"decides  by scores less a threshold for each of {len(thresholds):,} classes")
+    return lines
 
 
 def certificate(result: dict[str, Any]) -> str:
@@ -315,6 +333,7 @@ def tune_summary(result: dict[str, Any], model_text: str) -> str:
         f"best     {best}  (least {result['by']} on the {result['held_out_examples']:,} rows held out, one of "
         f"{result['holdout']})",
     ]
+    lines += judged_lines(result)
     if result.get("test"):
         lines.append("test     " + metrics_line(result["test"]))
     lines.append(f"model    {model_text}")
