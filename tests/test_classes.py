@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.batch import Batch
-from streamsvm.classes import ClassMap, UndeclaredClassError, classes_from, refuse_texts, shown_label
+from streamsvm.classes import ClassMap, UndeclaredClassError, class_map_of, classes_from, refuse_texts, shown_label
 from streamsvm.errors import ConfigError, DataError, ModelError
 
 NAN = float("nan")
@@ -228,3 +228,49 @@ def test_declared_classes_have_nothing_to_save() -> None:
         classes.restore(ClassMap().state())
     with pytest.raises(ModelError, match="the other way round"):
         ClassMap().restore(classes.state())
+
+
+# Classes that are found as they come.
+
+
+def test_labels_get_the_next_code_in_the_order_in_which_they_come() -> None:
+    classes = ClassMap(growing=True)
+    assert classes.many and not classes.open and classes.names == []
+    assert codes(classes, 7, 3, 7, 2.5) == [0, 1, 0, 2]
+    assert classes.names == [7, 3, 2.5] and [type(name) for name in classes.names] == [int, int, float]
+    assert codes(classes, 2.5, NAN, -1)[::2] == [2, 3]
+    assert classes.places().tolist() == [3, 2, 1, 0]
+    assert codes(classes) == []
+
+
+@given(st.lists(st.sampled_from([1.0, 2.0, 5.0, -3.0, 0.5]), max_size=30), st.lists(st.integers(0, 30), max_size=5))
+def test_cuts_and_stops_give_the_same_codes(labels: list[float], points: list[int]) -> None:
+    whole, classes = ClassMap(growing=True), ClassMap(growing=True)
+    expected, found = codes(whole, *labels), []
+    edges = [0, *sorted(min(point, len(labels)) for point in points), len(labels)]
+    for a, b in zip(edges, edges[1:], strict=False):
+        found += codes(classes, *labels[a:b])
+        state = json.loads(json.dumps([classes.names, classes.state()]))
+        classes = ClassMap.restored(*state)
+    assert found == expected and classes.names == whole.names and classes.growing
+
+
+def test_too_many_labels_are_no_classes() -> None:
+    with pytest.raises(DataError, match="more than 1000 different labels"):
+        ClassMap(growing=True).encode(labelled(*range(1001)))
+    with pytest.raises(DataError, match="more than 20 different labels"):
+        ClassMap(growing=True).encode(labelled(*(k + 0.5 for k in range(21))))
+    assert len(codes(ClassMap(growing=True), *range(1000))) == 1000
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ((), "open"), ((1,), "open"), ((-1, 1), "open"), ((0, 1), "open"), ((1, 2), "guessed"), ((-1, 0), "guessed"),
+        ((5,), "growing"), ((-1, 0, 1), "growing"), ((1, 2, 3), "growing"),
+    ],
+)  # fmt: skip
+def test_what_the_first_rows_say(labels: tuple[float, ...], kind: str) -> None:
+    found = class_map_of(labels, "auto")
+    assert getattr(found, kind) and found.many == (kind == "growing")
+    assert class_map_of(labels, "ova").growing and class_map_of(labels, "crammer_singer").growing

@@ -50,6 +50,13 @@ def test_one_class_in_the_first_thousand_rows() -> None:
     assert told(rows([0.0] * 999 + [1.0] * 10), [300, 999]) == []
 
 
+def test_rows_sorted_by_class() -> None:
+    (note,) = told(rows([0.0] * 500 + [1.0] * 480 + [2.0] * 100), [300, 999])
+    assert note.startswith("warning: the first 1000 rows are sorted by class") and "--shuffle 100000" in note
+    assert told(rows([0.0] * 970 + [1.0] * 30), []) == []  # a rare class may come in one run
+    assert told(rows([float(i // 40 % 2) for i in range(1000)]), []) == []  # in runs, but in many
+
+
 def test_one_class_in_all_rows() -> None:
     (note,) = told(rows([1.0] * 7), [3])
     assert note == "warning: all 7 rows have one class; there is nothing to tell apart"

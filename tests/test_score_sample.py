@@ -190,3 +190,15 @@ def test_a_state_that_does_not_fit_together_is_refused() -> None:
     for change in ({"columns": 2}, {"codes": ones[:1]}, {"weights": np.ones(3, np.float32)}):
         with pytest.raises(ModelError, match="do not fit together"):
             ScoreSample().restore(sample.state() | change)
+
+
+def test_the_newest_rows_and_those_of_other_weight() -> None:
+    sample = ScoreSample()
+    sample.add(np.arange(6.0), np.array([0, 1, 0, 1, 1, 0], np.float32), np.full(6, 2.0, np.float32))
+    assert sample.newest(2).scores().tolist() == [4.0, 5.0] and sample.newest(99).rows == 6
+    assert sample.newest(0).rows == 0 and sample.rows == 6
+    assert sample.unweighted(np.array([4.0, 0.5])).weights().tolist() == [0.5, 4.0, 0.5, 4.0, 4.0, 0.5]
+    assert sample.unweighted(np.array([0.0, 2.0])).weights().tolist() == [2.0, 1.0, 2.0, 1.0, 1.0, 2.0]
+    many = ScoreSample(many=True)
+    many.add(np.ones((3, 3)), np.array([0, 1, 2], np.float32), np.ones(3, np.float32))
+    assert many.unweighted(np.array([2.0, 1.0])).weights().tolist() == [0.5, 1.0, 1.0]

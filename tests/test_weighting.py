@@ -236,3 +236,20 @@ def test_states_of_another_kind_are_refused():
     ]:
         with pytest.raises(ModelError, match="another kind"):
             mine.restore(theirs.state())
+
+
+def test_classes_that_come_late_are_counted_from_then_on() -> None:
+    grown, whole = ClassWeights.balanced(classes=2), ClassWeights.balanced(classes=4)
+    rng = np.random.default_rng(3)
+    for known in (2, 2, 3, 4, 4):
+        count = 20
+        batch = Batch(
+            np.zeros(count + 1, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32),
+            rng.integers(0, known, count).astype(np.float32), np.ones(count, np.float32),
+        )  # fmt: skip
+        grown.admit(known)
+        assert np.array_equal(grown.apply(batch).weights, whole.apply(batch).weights)
+    np.testing.assert_allclose(grown.factors, whole.factors)
+    given = ClassWeights.given([2.0, 0.5])
+    given.admit(5)
+    assert given.factors.tolist() == [2.0, 0.5]
