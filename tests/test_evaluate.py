@@ -189,10 +189,10 @@ def test_thresholds_decide() -> None:
     metrics.update(np.array([0.5, 1.5]), np.array([0, 1], np.float32), np.ones(2, np.float32))
     assert metrics.result()["error"] == 0.0
     metrics = Metrics(many_classes(3, thresholds=np.array([0.0, 5.0, 0.0])))
-    metrics.update(np.array([[1.0, 4.0, 2.0]]), np.array([2], np.float32), np.ones(1, np.float32))
+    metrics.update(np.array([[1.0, 4.0, 2.0]] * 2), np.array([2, 0], np.float32), np.ones(2, np.float32))
     result = metrics.result()
-    assert result["error"] == 0.0 and result["top_k"] == {"2": 1.0}
-    assert result["loss"] == 2.0 + 5.0 + 0.0  # of the scores themselves
+    assert result["error"] == 0.5 and result["top_k"] == {"2": 1.0}  # class 1 comes last
+    assert result["loss"] == ((2.0 + 5.0 + 0.0) + (0.0 + 5.0 + 3.0)) / 2  # of the scores themselves
 
 
 # A model on a stream.

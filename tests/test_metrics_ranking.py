@@ -108,6 +108,26 @@ def test_bounds_are_reached() -> None:
     assert found == Ranks(1.0, 0.0, 1.0, 0.0)
 
 
+@pytest.mark.parametrize("positive", [1, 3, 10, 100])
+@pytest.mark.parametrize("negative", [1, 5])
+def test_the_worst_order_is_within_the_bound_and_close_to_it(positive: int, negative: int) -> None:
+    """A negative row on top; then a bin in which all positive rows are below the negative ones."""
+    found = ranks_of(np.array([negative, 1.0]), np.array([positive, 0.0]), binned=True)
+    precision = np.mean([j / (j + negative + 1) for j in range(1, positive + 1)])
+    best = positive / (positive + 1)
+    assert found.average_precision == pytest.approx(positive / (positive + negative + 1))
+    away = max(found.average_precision - precision, best - found.average_precision)
+    assert away - 1e-12 <= found.average_precision_error <= 1.5 * away
+
+
+def test_rows_of_weight_0_take_no_room() -> None:
+    columns = np.arange(20.0), (np.arange(20) % 2).astype(np.float32), (np.arange(20) < 5).astype(np.float32)
+    found = pair(*columns, 5)
+    assert found.auc_error == 0.0 and found[::2] == pytest.approx(reference(*columns))
+    assert pair(columns[0] * 1e-9 + 1.0, *columns[1:], 4).auc_error > 0.0
+    assert pair(columns[0] * 1e-9 + 1.0, *columns[1:], 5).auc_error == 0.0
+
+
 def test_bins_are_fine_where_scores_differ() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, size=20_000).astype(np.float32)
