@@ -148,7 +148,7 @@ class Assembly:
             known = ", ".join(self.recipe.label_classes[:5])
             message = (
                 f"column {name}: the label is missing, or is not one of the classes ({known}), "
-                "which the first rows or --classes (data.classes) name"
+                "which the model, the first rows or --classes (data.classes) name"
             )
         else:
             unknown = check_labels(cells.number(self.label), labels, bad, LARGEST_LABEL, self.labelled)
