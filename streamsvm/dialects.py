@@ -7,12 +7,15 @@ A model of indices (LIBSVM text, or sparse columns of a table) reads both; one o
 of VW text reads VW text.
 """
 
+import dataclasses
 import math
+import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from streamsvm.cells import MISSING_WORDS
+from streamsvm.classes import MOST_CLASSES
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
@@ -24,11 +27,13 @@ from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of,
 from streamsvm.io.source import Source
 from streamsvm.model import Model
 from streamsvm.readers import Dialect
-from streamsvm.stream import Features
+from streamsvm.stream import Features, Stream
 from streamsvm.tables import CsvOptions, TableDialect
 
 Note = Callable[[str], None]
 HEAD = 1 << 22  # bytes of text that are looked at
+FEWEST_BITS = 16  # of hashes, however many classes there are
+SMALL = 1 << 28  # bytes of text that are read once more, to find the texts that are classes
 
 
 class Plan(NamedTuple):
@@ -114,7 +119,7 @@ def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
     features = settings.features
     if features.dim is not None:
         raise ConfigError("features.dim: the features of VW text are hashed; use features.hash_bits")
-    bits = features.hash_bits or DEFAULT_HASH_BITS
+    bits = features.hash_bits or default_hash_bits(len(settings.data.classes or labels))
     dialect = vw.Dialect(hash_bits=bits, interactions=features.interactions or (), spelled=features.names)
     crossed = [list(names) for names in dialect.interactions]
     recipe = {"format": "vw", "hash_bits": bits, "interactions": crossed}
@@ -145,7 +150,13 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     dialect = TableDialect(
         format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
     )
+    if recipe.label_classes is not None and not data.classes and _quickly_read(source, format):
+        recipe = dataclasses.replace(recipe, label_classes=all_texts(source, dialect, recipe.label or ""))
     labels = _numbers_of(seen[recipe.label]) if recipe.label in seen and recipe.label_classes is None else ()
+    if recipe.hashed and features.hash_bits is None:
+        classes = data.classes or recipe.label_classes or labels
+        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(classes)))
+    dialect = dialect._replace(recipe=recipe)
     if recipe.as_written:
         return Plan(dialect, _features(dialect, _as_written(settings), settings, labels))
     if features.dim is not None:
@@ -154,6 +165,32 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     if csv.fields:
         kept["fields"] = list(csv.fields)
     return Plan(dialect, _features(dialect, kept, settings, labels))
+
+
+def default_hash_bits(classes: int) -> int:
+    """Fewer weights for each of many classes, so that all of them together take about the same memory."""
+    return max(FEWEST_BITS, DEFAULT_HASH_BITS - math.ceil(math.log2(classes / 2))) if classes > 2 else DEFAULT_HASH_BITS
+
+
+def _quickly_read(source: Source, format: str) -> bool:
+    """Whether a column of the whole data can be looked at before it is learned from."""
+    size = source.size
+    return size is not None and (format in ("parquet", "arrow") or size <= SMALL)
+
+
+def all_texts(source: Source, dialect: TableDialect, name: str) -> tuple[str, ...]:
+    """The different texts of a column, in their order; all the data is read, but this column alone is looked at."""
+    alone = dialect._replace(recipe=Recipe(()), labelled=False, keep=(name,), spelled=False)
+    stream = Stream(source, alone, skip_bad=True, max_bad_rows=sys.maxsize)
+    found: set[str] = set()
+    with closing(stream.in_order()) as batches:
+        for _ in batches:
+            found.update(stream.kept[0])
+            if len(found) > MOST_CLASSES + 1:
+                raise DataError(
+                    f"column {name} has more than {MOST_CLASSES} different texts: it can hardly be the label"
+                )
+    return tuple(sorted(found - {""}))
 
 
 def _numbers_of(label: Seen) -> tuple[float, ...]:

@@ -88,7 +88,7 @@ ROOMS = {
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
-    "dialects": SMALL | {"cells", "config", "features", "io", "model", "readers", "stream", "tables"},
+    "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}

@@ -281,11 +281,19 @@ def test_texts_are_classes(run: Any, files: Path) -> None:
     assert Path("out.csv").read_text().splitlines()[0] == "id,prediction,score_ant,score_bee,score_cow"
     header, *rows = Path("rows.csv").read_text().splitlines()
     Path("late.csv").write_text("\n".join([header, *rows * 4, "dog,1,2,3,x"]) + "\n")
-    code, _, err = run("train", "late.csv", "--label", "animal", "--ignore", "id", "-o", "late.st")
-    assert code == 4 and "late.csv:2402" in err and "data.classes" in err
-    words = ("--classes", "ant,bee,cow,dog", "-o", "late.st")
-    assert run("train", "late.csv", "--label", "animal", "--ignore", "id", *words)[0] == 0
+    words = ("--label", "animal", "--ignore", "id", "-o", "late.st")
+    assert run("train", "late.csv", *words)[0] == 0  # the column is read first
     assert load_model("late.st").classes == ["ant", "bee", "cow", "dog"]
+    code, err_bytes = piped(Path("late.csv").read_bytes(), "train", "-", "--format", "csv", *words)
+    assert code == 4 and b":2402" in err_bytes and b"data.classes" in err_bytes
+    declared = ("--classes", "ant,bee,cow,dog", *words)
+    assert piped(Path("late.csv").read_bytes(), "train", "-", "--format", "csv", *declared)[0] == 0
+
+
+def test_many_classes_of_a_table_have_fewer_weights_each() -> None:
+    from streamsvm.dialects import default_hash_bits
+
+    assert [default_hash_bits(count) for count in (0, 2, 3, 4, 5, 8, 23, 1000)] == [22, 22, 21, 21, 20, 20, 18, 16]
 
 
 def piped(content: bytes, *arguments: str) -> tuple[int, bytes]:
