@@ -3,11 +3,16 @@
 from typing import Any
 
 from streamsvm.solvers.base import Problem
+from streamsvm.solvers.many.adagrad import AdagradClasses
 from streamsvm.solvers.many.asgd import AsgdClasses, ZhangClasses
+from streamsvm.solvers.many.folos import FolosClasses
+from streamsvm.solvers.many.ftrl import FtrlClasses
+from streamsvm.solvers.many.pegasos import PegasosClasses
 from streamsvm.solvers.many.sgd import SgdClasses
+from streamsvm.solvers.many.sgdqn import SgdqnClasses
 from streamsvm.solvers.many.solver import ManyClasses
 
-OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (AsgdClasses, SgdClasses, ZhangClasses)}
+OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (AsgdClasses, SgdClasses, ZhangClasses, FtrlClasses, AdagradClasses, FolosClasses, SgdqnClasses, PegasosClasses)}
 CRAMMER_SINGER: dict[str, type[ManyClasses]] = {}
 
 
