@@ -5,8 +5,8 @@ rarely can. Here vectors are spelled out: a value of type `Lanes` is 4, 8 or 16 
 a kernel like any other, with + - * / and comparisons between lanes of one type, or lanes and a number of that type. How
 many there are is the length of the tuple `like`, because that is known when a kernel is compiled.
 
-A product of two float32 numbers is exact in double, so the fused multiply-add that `add_products` and `add_wide`
-allow gives the same bits as a product and a sum. Everything else is rounded step by step, exactly as scalar code does it.
+A product of two float32 numbers is exact in double, so the fused multiply-add that `add_products` allows gives the same
+bits as a product and a sum. Everything else is rounded step by step, exactly as scalar code does it.
 
 With NUMBA_DISABLE_JIT=1 lanes are NumPy arrays.
 """
@@ -58,9 +58,6 @@ if DISABLED:
 
     def in_double(lanes: Any) -> Any:
         return lanes.astype(np.float64)
-
-    def add_wide(sums: Any, lanes: Any, factor: Any) -> Any:
-        return sums + lanes.astype(np.float64) * np.float64(factor)
 
     def add_products(sums: Any, vector: Any, position: Any, factor: Any) -> Any:
         return sums + vector[position : position + len(sums)].astype(np.float64) * np.float64(factor)
@@ -145,7 +142,7 @@ else:
 
         type_callable(symbol)(typing)
         for kinds in ((Lanes, Lanes), (Lanes, types.Float), (types.Float, Lanes)):
-            lower_builtin(symbol, *kinds)(lower)
+            lower_builtin(symbol, *kinds)(lower)  # type: ignore[no-untyped-call]
 
     def offer_operators() -> None:
         def arithmetic(name: str) -> Any:
@@ -160,13 +157,11 @@ else:
         for symbol, sign in COMPARISONS.items():
             offer(symbol, lambda lanes: Lanes(types.boolean, lanes.count), comparison(sign))
 
-    @type_callable(operator.neg)
-    def type_negative(context: Any) -> Any:
-        return lambda lanes: lanes if isinstance(lanes, Lanes) else None
+        def minus(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.fneg(arguments[0])
 
-    @lower_builtin(operator.neg, Lanes)
-    def negative(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fneg(arguments[0])
+        type_callable(operator.neg)(lambda context: lambda lanes: lanes if isinstance(lanes, Lanes) else None)
+        lower_builtin(operator.neg, Lanes)(minus)  # type: ignore[no-untyped-call]
 
     offer_operators()
 
@@ -217,7 +212,11 @@ else:
 
     @intrinsic
     def choose(typing_context, where, chosen, other):
-        """Lane by lane, `chosen` where `where` is true, else `other`."""
+        """Lane by lane, `chosen` where `where` is true, else `other`.
+
+        Where `other` was loaded from the place to which the choice is stored, let something else be stored there or
+        elsewhere in between: LLVM makes one masked store of the two, and some processors need 40 steps for that.
+        """
 
         def generate(context, builder, signature, arguments):
             return builder.select(arguments[0], *both_lanes(builder, signature.args[1:], arguments[1:]))
@@ -245,12 +244,12 @@ else:
     def of_each(name: str) -> Any:
         """An instruction for one operand, lane by lane."""
 
-        def typing(typing_context, lanes):  # type: ignore[no-untyped-def]
+        def typing(typing_context: Any, lanes: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 whole = f"{name}.v{lanes.count}f{8 * SIZES[lanes.dtype]}"
-                kind = arguments[0].type
+                kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
                 known = builder.module.globals.get(whole)
-                return builder.call(known or ir.Function(builder.module, ir.FunctionType(kind, [kind]), whole), arguments)
+                return builder.call(known or ir.Function(builder.module, kind, whole), arguments)
 
             return lanes(lanes), generate
 
@@ -276,18 +275,6 @@ else:
             return builder.fpext(arguments[0], context.get_value_type(signature.return_type))
 
         return Lanes(types.float64, lanes.count)(lanes), generate
-
-    @intrinsic
-    def add_wide(typing_context, sums, lanes, factor):
-        """sums + lanes * factor, in double, where the lanes and the factor are float32."""
-
-        def generate(context, builder, signature, arguments):
-            sums, lanes, factor = arguments
-            factors = spread(builder, builder.fpext(factor, ir.DoubleType()), signature.args[0].count)
-            products = builder.fmul(builder.fpext(lanes, sums.type), factors, flags=FUSED)
-            return builder.fadd(sums, products, flags=FUSED)
-
-        return sums(sums, lanes, types.float32), generate
 
     @intrinsic
     def add_products(typing_context, sums, vector, position, factor):

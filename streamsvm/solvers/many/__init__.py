@@ -1,4 +1,4 @@
-"""The online solvers for more than two classes, by the same names; `make_class_solver` makes one."""
+"""The online solvers for more than two classes, by the same names; `make_many` makes one."""
 
 from typing import Any
 
@@ -12,7 +12,17 @@ from streamsvm.solvers.many.sgd import SgdClasses
 from streamsvm.solvers.many.sgdqn import SgdqnClasses
 from streamsvm.solvers.many.solver import ManyClasses
 
-OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in (AsgdClasses, SgdClasses, ZhangClasses, FtrlClasses, AdagradClasses, FolosClasses, SgdqnClasses, PegasosClasses)}
+ONE_VERSUS_ALL = (
+    AsgdClasses,
+    SgdClasses,
+    PegasosClasses,
+    SgdqnClasses,
+    ZhangClasses,
+    FolosClasses,
+    AdagradClasses,
+    FtrlClasses,
+)
+OVA: dict[str, type[ManyClasses]] = {solver.name: solver for solver in ONE_VERSUS_ALL}
 CRAMMER_SINGER: dict[str, type[ManyClasses]] = {}
 
 

@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import add_wide, choose, in_single, load_lanes, root_of, size_of, spread_lanes, store_lanes
-from streamsvm.lanes import zero_lanes
-from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO
+from streamsvm.lanes import choose, in_single, load_lanes, root_of, size_of, spread_lanes, store_lanes, zero_lanes
+from streamsvm.rows import ONE, TWO, ZERO
 from streamsvm.scoring import Offset
 from streamsvm.solvers.adagrad import BIAS_ROOT, DELTA, GIVEN, Adagrad, paid
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
+    gathered_dots,
     part_slopes,
     put_part,
     row_part,
@@ -88,37 +88,17 @@ def write_weights(l1, l2, table, clocks, scalars, weights):
 
 
 @inlined
-def due(vector, clocks, index, stride, lane, part, n, terms, w, k):
-    """The weights of a feature in one part of the lanes, after they have paid; kept as the row's k-th."""
+def gather_due(vector, clocks, indices, a, size, stride, lane, part, n, terms, w):
+    """The weights of the row's features in one part of the lanes, after they have paid, side by side in w."""
     eta0, t, l1, l2, delta = terms
-    found = load_lanes(vector, np.uint64(index) * stride + lane, part)
-    if clocks is not None:
-        roots = load_lanes(vector, np.uint64(index) * stride + n + lane, part)
-        used = load_lanes(clocks, np.uint64(index) * (stride >> ONE) + n + lane, part)
-        since = in_single(eta0 * (t - used))
-        found = soft_lanes(found, since * (size_of(found) * l2 + l1) / (roots + delta + since * l2))
-    store_lanes(w, k * np.uint64(len(part)), found)
-    return found
-
-
-@inlined
-def due_dots(vector, clocks, indices, values, a, size, stride, lane, part, n, terms, w):
-    """own_steps.gathered_dot for each lane."""
-    first = second = third = fourth = zero_lanes(part)
-    k = ZERO
-    while k + FOUR <= size:
-        w1 = due(vector, clocks, indices[a + k], stride, lane, part, n, terms, w, k)
-        w2 = due(vector, clocks, indices[a + k + ONE], stride, lane, part, n, terms, w, k + ONE)
-        w3 = due(vector, clocks, indices[a + k + TWO], stride, lane, part, n, terms, w, k + TWO)
-        w4 = due(vector, clocks, indices[a + k + THREE], stride, lane, part, n, terms, w, k + THREE)
-        first, second = add_wide(first, w1, values[a + k]), add_wide(second, w2, values[a + k + ONE])
-        third, fourth = add_wide(third, w3, values[a + k + TWO]), add_wide(fourth, w4, values[a + k + THREE])
-        k += FOUR
-    while k < size:
-        w1 = due(vector, clocks, indices[a + k], stride, lane, part, n, terms, w, k)
-        first = add_wide(first, w1, values[a + k])
-        k += ONE
-    return (first + second) + (third + fourth)
+    for k in range(size):
+        j = np.uint64(indices[a + k]) * stride
+        found = load_lanes(vector, j + lane, part)
+        if clocks is not None:
+            roots = load_lanes(vector, j + n + lane, part)
+            since = in_single(eta0 * (t - load_lanes(clocks, (j >> ONE) + n + lane, part)))
+            found = soft_lanes(found, since * (size_of(found) * l2 + l1) / (roots + delta + since * l2))
+        store_lanes(w, k * np.uint64(len(part)), found)
 
 
 @inlined
@@ -164,7 +144,8 @@ def adagrad_classes(batch, order, loss, l1, l2, bias, part, vector, clocks, scal
         terms = eta0, t, np.float32(l1), np.float32(l2), np.float32(delta)
         shrink = c * eta0 * l2 * bias.decay
         for lane in range(ZERO, n, np.uint64(len(part))):
-            scores = due_dots(vector, clocks, indices, values, first, size, stride, lane, part, n, terms, w)
+            gather_due(vector, clocks, indices, first, size, stride, lane, part, n, terms, w)
+            scores = gathered_dots(w, values, first, size, part)
             if lane == ZERO:
                 fetch_classes(vector, indptr, indices, order, place + 1, stride)
             b, b_root = row_part(BIAS, lane, part, n, numbers), row_part(BIAS_ROOT, lane, part, n, numbers)

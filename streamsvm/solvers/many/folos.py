@@ -1,4 +1,4 @@
-"""folos for several classes: see solvers/folos.py for the update, and solver.py here for how classes stand side by side.
+"""folos for several classes: see solvers/folos.py for the update, and solver.py here for the classes.
 
 All classes shrink alike and owe alike, so that one scale and one debt serve them all. For feature j and n lanes v is at
 [n j + k]. With l1 numbers are in double, v at [2 n j + k] and what is paid at [2 n j + n + k], since classes pay when
@@ -156,9 +156,7 @@ def folos_classes(batch, order, loss, schedule, penalty, bias, part, vector, pai
                     plain_steps(vector, indices, values, first, last, lane, n, in_single(-steps / scale))
                 else:
                     factors = -steps / scale
-                    settled_steps(
-                        pairs, indices, values, first, last, lane, part, n, factors, slopes != 0.0, debt
-                    )
+                    settled_steps(pairs, indices, values, first, last, lane, part, n, factors, slopes != 0.0, debt)
                 b = b - steps * bias.gain
             put_part(BIAS, lane, n, numbers, b * shrink)
         if bad >= 0:

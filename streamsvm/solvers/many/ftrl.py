@@ -10,15 +10,16 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import add_wide, choose, in_single, load_lanes, root_of, spread_lanes, store_lanes, zero_lanes
+from streamsvm.lanes import choose, in_single, load_lanes, root_of, spread_lanes, store_lanes
 from streamsvm.penalties import soft
-from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO
+from streamsvm.rows import ONE, ZERO
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
 from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, TINY, Ftrl
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
+    gathered_dots,
     part_slopes,
     put_part,
     row_part,
@@ -76,34 +77,13 @@ def write_weights(l1, l2, beta, table, scalars, weights):
 
 
 @inlined
-def led(vector, position, n, part, terms, w, k):
-    """The weights of a feature in one part of the lanes; they are needed again, and kept as the row's k-th."""
+def gather_led(vector, indices, a, size, lane, part, n, terms, w):
+    """The weights of the row's features in one part of the lanes, side by side in w."""
     threshold, slack, speed = terms
-    z, roots = load_lanes(vector, position, part), load_lanes(vector, position + n, part)
-    found = soft_lanes(z, threshold) / (roots * speed + slack)
-    store_lanes(w, k * np.uint64(len(part)), found)
-    return found
-
-
-@inlined
-def led_dots(vector, indices, values, a, size, lane, part, n, terms, w):
-    """own_steps.gathered_dot for each lane."""
-    stride = n << ONE
-    first = second = third = fourth = zero_lanes(part)
-    k = ZERO
-    while k + FOUR <= size:
-        w1 = led(vector, np.uint64(indices[a + k]) * stride + lane, n, part, terms, w, k)
-        w2 = led(vector, np.uint64(indices[a + k + ONE]) * stride + lane, n, part, terms, w, k + ONE)
-        w3 = led(vector, np.uint64(indices[a + k + TWO]) * stride + lane, n, part, terms, w, k + TWO)
-        w4 = led(vector, np.uint64(indices[a + k + THREE]) * stride + lane, n, part, terms, w, k + THREE)
-        first, second = add_wide(first, w1, values[a + k]), add_wide(second, w2, values[a + k + ONE])
-        third, fourth = add_wide(third, w3, values[a + k + TWO]), add_wide(fourth, w4, values[a + k + THREE])
-        k += FOUR
-    while k < size:
-        w1 = led(vector, np.uint64(indices[a + k]) * stride + lane, n, part, terms, w, k)
-        first = add_wide(first, w1, values[a + k])
-        k += ONE
-    return (first + second) + (third + fourth)
+    for k in range(size):
+        j = np.uint64(indices[a + k]) * (n << ONE) + lane
+        z, roots = load_lanes(vector, j, part), load_lanes(vector, j + n, part)
+        store_lanes(w, k * np.uint64(len(part)), soft_lanes(z, threshold) / (roots * speed + slack))
 
 
 @inlined
@@ -143,7 +123,8 @@ def ftrl_classes(batch, order, loss, l1, l2, beta, bias, part, vector, scalars, 
         t += c
         for lane in range(ZERO, n, np.uint64(len(part))):
             terms = threshold, slack, speed
-            scores = led_dots(vector, indices, values, first, size, lane, part, n, terms, w)
+            gather_led(vector, indices, first, size, lane, part, n, terms, w)
+            scores = gathered_dots(w, values, first, size, part)
             if lane == ZERO:
                 fetch_classes(vector, indptr, indices, order, place + 1, n << ONE)
             b, b_z = row_part(BIAS, lane, part, n, numbers), row_part(BIAS_Z, lane, part, n, numbers)

@@ -13,7 +13,9 @@ import numpy as np
 
 from streamsvm.jit import inlined
 from streamsvm.lanes import (
+    add_lanes,
     add_multiples,
+    add_products,
     all_lanes,
     any_lane,
     choose,
@@ -24,8 +26,9 @@ from streamsvm.lanes import (
     size_of,
     spread_lanes,
     store_lanes,
+    zero_lanes,
 )
-from streamsvm.rows import ZERO, row_norm2
+from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, row_norm2
 from streamsvm.solvers.base import LARGEST_SCORE
 from streamsvm.solvers.own_steps import grow, safe_share
 from streamsvm.solvers.side_by_side_kernels import fetch_row, lanes_dot
@@ -144,12 +147,30 @@ def part_slopes(loss, own, c, lane, part, n, score, slope, losses, numbers):
     for k in range(lane, lane + np.uint64(len(part))):
         label = 1.0 if k == np.uint64(own) else -1.0
         found = numbers[place_of(score, n, k)]
-        numbers[place_of(losses, n, k)] += c * loss.value(found, label)
-        found = loss.slope(found, label)
+        value, found = loss.value(found, label), loss.slope(found, label)  # together, so that exp is called once
+        numbers[place_of(losses, n, k)] += c * value
         numbers[place_of(slope, n, k)] = found
         moving += 1 if found != 0.0 else 0
         steep += 1 if bend > 0.0 and abs(found) > bend else 0
     return moving, steep
+
+
+@inlined
+def gathered_dots(w, values, a, size, part):
+    """own_steps.gathered_dot for each lane of a part; w has the part's weights for the row's features, one by one."""
+    width = np.uint64(len(part))
+    first = second = third = fourth = zero_lanes(part)
+    k = ZERO
+    while k + FOUR <= size:
+        first = add_products(first, w, k * width, values[a + k])
+        second = add_products(second, w, (k + ONE) * width, values[a + k + ONE])
+        third = add_products(third, w, (k + TWO) * width, values[a + k + TWO])
+        fourth = add_products(fourth, w, (k + THREE) * width, values[a + k + THREE])
+        k += FOUR
+    while k < size:
+        first = add_products(first, w, k * width, values[a + k])
+        k += ONE
+    return add_lanes(add_lanes(first, second), add_lanes(third, fourth))
 
 
 @inlined

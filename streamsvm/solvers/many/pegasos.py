@@ -57,7 +57,7 @@ from streamsvm.solvers.pegasos import (
 )
 from streamsvm.solvers.side_by_side_kernels import lanes_dot
 
-SCORE, SLOPE, TINY, FACTOR, OTHER, SQUARES = range(OWN + 12, OWN + 18)
+SCORE, SLOPE, TINY, SQUARES = range(OWN + 12, OWN + 16)
 NUMBERS = OWN + 12 + SCRATCH
 
 
@@ -151,24 +151,24 @@ class PegasosClasses(ManyClasses):
 
 
 @cold
-def write_out(vector, n, shift, numbers):
-    """w, and the mean, of lanes that are TINY: afterwards scale = 1, alpha = 0, beta = 1, and ||v||^2 is as it is."""
-    scales, alphas, betas = np.ones(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
-    norms = np.zeros(n)
-    for k in range(n):
-        if numbers[TINY * n + k] != 0.0:
-            scales[k] = numbers[SCALE * n + k]
-            alphas[k], betas[k] = numbers[ALPHA * n + k], numbers[BETA * n + k]
-    for j in range(0, len(vector), n << shift):
-        for k in range(n):
-            if shift:
-                vector[j + n + k] = alphas[k] * vector[j + k] + betas[k] * vector[j + n + k]
-            vector[j + k] *= scales[k]
-            norms[k] += np.float64(vector[j + k]) * np.float64(vector[j + k])
-    for k in range(n):
-        if numbers[TINY * n + k] != 0.0:
-            numbers[SCALE * n + k], numbers[NORM2 * n + k] = 1.0, norms[k]
-            numbers[ALPHA * n + k], numbers[BETA * n + k] = 0.0, 1.0
+def write_out(vector, lane, part, n, shift, numbers):
+    """w, and the mean, of lanes that are TINY: then scale = 1, alpha = 0, beta = 1, and ||v||^2 is summed anew."""
+    tiny = row_part(TINY, lane, part, n, numbers) != 0.0
+    scale, alpha = row_part(SCALE, lane, part, n, numbers), row_part(ALPHA, lane, part, n, numbers)
+    beta, norms = row_part(BETA, lane, part, n, numbers), zero_lanes(part)
+    s, a = choose(tiny, in_single(scale), np.float32(1.0)), choose(tiny, in_single(alpha), np.float32(0.0))
+    b = choose(tiny, in_single(beta), np.float32(1.0))
+    for j in range(lane, np.uint64(len(vector)), n << shift):
+        v = load_lanes(vector, j, part)
+        if shift:
+            store_lanes(vector, j + n, a * v + b * load_lanes(vector, j + n, part))
+        v = v * s
+        store_lanes(vector, j, v)
+        norms = norms + in_double(v) * in_double(v)
+    put_part(SCALE, lane, n, numbers, choose(tiny, 1.0, scale))
+    put_part(ALPHA, lane, n, numbers, choose(tiny, 0.0, alpha))
+    put_part(BETA, lane, n, numbers, choose(tiny, 1.0, beta))
+    put_part(NORM2, lane, n, numbers, choose(tiny, norms, row_part(NORM2, lane, part, n, numbers)))
 
 
 @inlined
@@ -185,25 +185,22 @@ def waiting_squares(rows, lane, part, n, waiting):
 
 
 @inlined
-def shrink_all(shrink, rate, l2, plan, part, n, vector, scalars, numbers, waiting):
-    """The scales of all classes, written out where they get too small, or where pegasos.leaps says so."""
-    rows, shift = int(scalars[BATCH_ROWS]), np.int64(plan.shift)
+def shrink_part(shrink, rate, l2, plan, rows, lane, part, n, vector, numbers, waiting):
+    """Scales of one part of the lanes, written out where they get too small, or where pegasos.leaps says so."""
+    squares = zero_lanes(part)
+    if plan.shift and plan.project:
+        squares = waiting_squares(rows, lane, part, n, waiting)
+    put_part(SQUARES, lane, n, numbers, squares)
     small = 0
-    for lane in range(ZERO, n, np.uint64(len(part))):
-        if shift and plan.project:
-            put_part(SQUARES, lane, n, numbers, waiting_squares(rows, lane, part, n, waiting))
-        for k in range(lane, lane + np.uint64(len(part))):
-            scale, squares = numbers[place_of(SCALE, n, k)] * shrink, numbers[place_of(SQUARES, n, k)]
-            tiny = scale < SMALLEST_SCALE
-            if shift:
-                tiny |= numbers[place_of(BETA, n, k)] < SMALLEST_BETA
-                leap = l2 * rate * rate * scalars[BATCH_ROWS] * squares > LONGEST_LEAP * LONGEST_LEAP
-                tiny |= plan.project and leap
-            numbers[place_of(SCALE, n, k)] = scale
-            numbers[place_of(TINY, n, k)] = 1.0 if tiny else 0.0
-            small += 1 if tiny else 0
+    for k in range(lane, lane + np.uint64(len(part))):
+        scale = numbers[place_of(SCALE, n, k)] * shrink
+        numbers[place_of(SCALE, n, k)] = scale
+        leap = l2 * rate * rate * rows * numbers[place_of(SQUARES, n, k)] > LONGEST_LEAP * LONGEST_LEAP
+        fading = plan.shift and numbers[place_of(BETA, n, k)] < SMALLEST_BETA
+        numbers[place_of(TINY, n, k)] = 1.0 if scale < SMALLEST_SCALE or leap or fading else 0.0
+        small += 1 if scale < SMALLEST_SCALE or leap or fading else 0
     if small > 0:
-        write_out(vector, np.int64(n), shift, numbers)
+        write_out(vector, lane, part, n, plan.shift, numbers)
 
 
 @inlined
@@ -236,8 +233,8 @@ def take_step(l2, bias, plan, part, vector, scalars, numbers, waiting):
     scalars[T] += share
     eta = 1.0 / (l2 * scalars[T])
     shrink = max(0.0, 1.0 - eta * l2 * share)
-    shrink_all(shrink, eta / size, l2, plan, part, n, vector, scalars, numbers, waiting)
     for lane in range(ZERO, n, np.uint64(len(part))):
+        shrink_part(shrink, eta / size, l2, plan, rows, lane, part, n, vector, numbers, waiting)
         scale, norms = row_part(SCALE, lane, part, n, numbers), row_part(NORM2, lane, part, n, numbers)
         alpha, beta = row_part(ALPHA, lane, part, n, numbers), row_part(BETA, lane, part, n, numbers)
         factors, others = in_single(-eta / size / scale), in_single(alpha / beta * eta / size / scale)

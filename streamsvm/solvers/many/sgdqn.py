@@ -1,4 +1,4 @@
-"""sgdqn for several classes: see solvers/sgdqn.py for the update, and solver.py here for how classes stand side by side.
+"""sgdqn for several classes: see solvers/sgdqn.py for the update, and solver.py here for the classes.
 
 The clock, and so growth, is the same for all classes; secants, and so the curvature found, are not. For feature j and n
 lanes v is at [2 n j + k], extra at [2 n j + n + k].

@@ -63,7 +63,8 @@ class ManyClasses(OnlineSolver):
         self.growing = classes == 0
         self.classes = classes
         self.lanes = padded(classes + self.growing)
-        self._one = self.plain(problem, **({"eta0": eta0} if self.has_step_size else {}), **own)
+        step: dict[str, Any] = {"eta0": eta0} if self.has_step_size else {}
+        self._one = self.plain(problem, **step, **own)
         super().__init__(problem, eta0=eta0, dim=dim, memory=memory)
         self.numbers: Float64s = np.empty(0)
         self._lay_out()
