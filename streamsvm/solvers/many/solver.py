@@ -63,8 +63,8 @@ class ManyClasses(OnlineSolver):
         self.growing = classes == 0
         self.classes = classes
         self.lanes = padded(classes + self.growing)
-        steps: dict[str, Any] = {"eta0": eta0} if self.has_step_size else {}
-        self._one = self.plain(problem, **steps, **own)
+        step: dict[str, Any] = {"eta0": eta0} if self.has_step_size else {}
+        self._one = self.plain(problem, **step, **own)
         super().__init__(problem, eta0=eta0, dim=dim, memory=memory)
         self.numbers: Float64s = np.empty(0)
         self._lay_out()
@@ -104,10 +104,10 @@ class ManyClasses(OnlineSolver):
             room = self.width
         if self.memory is not None and 4 * self.width * columns * (old + lanes) > self.memory:
             self._refuse_classes(lanes)
-        table = self.vector.reshape(-1, columns, old)
+        narrow = self._tables(self.vector, old)
         self.vector = aligned(room * columns * lanes)
-        wide = self.vector.reshape(-1, columns, lanes)
-        self._copy(table, wide)
+        for table, wide in zip(narrow, self._tables(self.vector, lanes), strict=True):
+            self._copy(table, wide)
         numbers = np.zeros((len(self.numbers), lanes))
         self._copy(self.numbers, numbers)
         self.numbers, self.lanes, self.columns = numbers, lanes, columns * lanes
@@ -159,21 +159,35 @@ class ManyClasses(OnlineSolver):
     def one(self, k: int) -> OnlineSolver:
         """Class k as a plain solver, a copy."""
         solver = self.plain(self.problem, **self.own)
+        solver.restore(self._state_of(k))
+        return solver
+
+    def _state_of(self, k: int) -> State:
+        """What the plain solver's state would be for class k."""
         scalars = self.scalars[:-1].copy()
         scalars[list(self.apart)] = self.numbers[list(self.apart), k]
-        solver.restore({"vector": self._lane(k), "room": self.width, "scalars": scalars})
-        return solver
+        return {"vector": self._lane(k), "room": self.width, "scalars": scalars}
+
+    def _tables(self, vector: Float32s, lanes: int) -> list[npt.NDArray[Any]]:
+        """The numbers in `vector` as [feature, column, lane], not copied; as several tables if their types differ."""
+        return [vector.reshape(-1, self._one.columns, lanes)]
+
+    def _used(self) -> list[npt.NDArray[Any]]:
+        """The numbers of the features seen."""
+        return self._tables(self.vector[: self.width * self.columns], self.lanes)
 
     def _lane(self, k: int) -> Float32s:
         """The numbers of class k as the plain solver has them."""
-        columns = self.columns // self.lanes
-        return self.vector[: self.width * self.columns].reshape(-1, columns, self.lanes)[:, :, k].ravel()
+        parts = [np.ascontiguousarray(table[:, :, k]).view(np.float32) for table in self._used()]
+        lane: Float32s = np.concatenate(parts, axis=1).ravel()
+        return lane
 
     def _put_lane(self, k: int, vector: Float32s) -> None:
-        columns = self.columns // self.lanes
-        self.vector[: self.width * self.columns].reshape(-1, columns, self.lanes)[:, :, k] = vector[
-            : self.width * columns
-        ].reshape(-1, columns)
+        given, place = vector[: self.width * self._one.columns].reshape(-1, self._one.columns), 0
+        for table in self._used():
+            size = table.shape[1] * table.itemsize // vector.itemsize
+            table[:, :, k] = np.ascontiguousarray(given[:, place : place + size]).view(table.dtype)
+            place += size
 
     def _put(self, k: int, solver: OnlineSolver) -> None:
         """Let class k be what a plain solver says."""
@@ -218,8 +232,11 @@ class ManyClasses(OnlineSolver):
         return width * (4 * self.columns + 4 * max(self.classes, 1))
 
     def _visits(self, batch: Batch, order: Int64s | None) -> tuple[Int64s, tuple[int, ...]]:
-        """The order of rows, and a tuple whose length tells kernels how many lanes are summed at a time."""
-        return row_order(batch, order), (0,) * min(self.lanes, PART)
+        return row_order(batch, order), self._part()
+
+    def _part(self) -> tuple[int, ...]:
+        """A tuple whose length tells kernels how many lanes are worked on at a time."""
+        return (0,) * min(self.lanes, PART)
 
 
 def padded(classes: int) -> int:
