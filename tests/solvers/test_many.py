@@ -218,14 +218,14 @@ def compare(case: Case, many: ManyClasses, rows: Batch, passes: int) -> None:
 # The contract.
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5, 17])
+@pytest.mark.parametrize("classes", [2, 3, 5, 10, 17])
 @pytest.mark.parametrize("case", [*CASES, *STEEP], ids=str)
 def test_every_class_is_what_the_plain_solver_makes_of_it(case: Case, classes: int) -> None:
     rows = classed(ROWS, classes)
     assert count(rows) == classes
     many = case.many(classes)
     run_passes(many, cut(rows, [33, 70]), 2)
-    assert many.lanes == padded(classes) and many.weights()[0].any(axis=0).all()
+    assert classes <= many.lanes == padded(classes, OVA[case.name].lanes_by) and many.weights()[0].any(axis=0).all()
     compare(case, many, rows, 2)
 
 
@@ -261,7 +261,7 @@ def test_a_thousand_classes(name: str) -> None:
     many = find(case.many(), [rows.slice(0, 2), rows.slice(2, 60)])
     declared = case.many(1004)
     run_passes(declared, [rows])
-    assert many.classes == 1004 == many.weights()[0].shape[1] and many.lanes % 8 == 0
+    assert many.classes == 1004 == many.weights()[0].shape[1] and many.lanes % 4 == 0
     for k in (0, 1, 17, 500, 1002, 1003):
         plain = run_passes(case.plain(), [one_or_not(rows, k)])
         check_class(case, many, k, plain)

@@ -42,6 +42,7 @@ NUMBERS = OWN + 4 + SCRATCH
 class SgdqnClasses(ManyClasses):
     plain = Sgdqn
     apart = (BIAS, EXTRA_BIAS, LOSS)
+    lanes_by = 4  # numbers in double fill the registers, so that fewer lanes at a time are as quick
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
         if self.scalars[KNOWN]:

@@ -40,6 +40,7 @@ class ManyClasses(OnlineSolver):
     plain: ClassVar[type[OnlineSolver]]  # what each class is learned by
     apart: ClassVar[tuple[int, ...]]  # the scalars that each class has for itself
     rule: ClassVar[str] = "ova"
+    lanes_by: ClassVar[int] = PART  # there are 4 lanes, or a multiple of so many
 
     def __init_subclass__(cls) -> None:
         if hasattr(cls, "plain"):
@@ -62,7 +63,7 @@ class ManyClasses(OnlineSolver):
         self.own = own  # the plain solver's own settings
         self.growing = classes == 0
         self.classes = classes
-        self.lanes = padded(classes + self.growing)
+        self.lanes = padded(classes + self.growing, self.lanes_by)
         step: dict[str, Any] = {"eta0": eta0} if self.has_step_size else {}
         self._one = self.plain(problem, **step, **own)
         super().__init__(problem, eta0=eta0, dim=dim, memory=memory)
@@ -93,7 +94,7 @@ class ManyClasses(OnlineSolver):
         if not self.growing:
             raise ModelError(f"{classes} classes, where {self.classes} were declared")
         if classes >= self.lanes:
-            self._widen(padded(max(classes + 1, 3 * self.lanes // 2)))
+            self._widen(padded(max(classes + 1, 3 * self.lanes // 2), self.lanes_by))
         self.classes = classes
 
     def _widen(self, lanes: int) -> None:
@@ -236,11 +237,11 @@ class ManyClasses(OnlineSolver):
 
     def _part(self) -> tuple[int, ...]:
         """A tuple whose length tells kernels how many lanes are worked on at a time."""
-        return (0,) * min(self.lanes, PART)
+        return (0,) * (PART // 2 if self.lanes % PART else PART)
 
 
-def padded(classes: int) -> int:
+def padded(classes: int, by: int = PART) -> int:
     """How many lanes there are for so many classes: a multiple of those that are summed at a time."""
     if classes > 1_000_000:
         raise ConfigError(f"{classes} classes are too many")
-    return PART // 2 if classes <= PART // 2 else -(-classes // PART) * PART
+    return PART // 2 if classes <= PART // 2 else -(-classes // by) * by
