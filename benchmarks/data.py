@@ -8,12 +8,14 @@ import lzma
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from generate import write_rows
+from relabel import relabel
 
 BYTES_PER_ROW = 1011.3  # of generated text
 TRAIN_SEED, TEST_SEED = 0, 1
@@ -21,7 +23,7 @@ UNITS = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 class Dataset(NamedTuple):
-    """One set of rows, as LIBSVM text and as Vowpal Wabbit text."""
+    """One set of rows, as LIBSVM text and, of two classes, as Vowpal Wabbit text."""
 
     name: str
     svm: Path
@@ -59,6 +61,15 @@ def generated(folder: Path, rows: int, seed: int = TRAIN_SEED) -> Dataset:
     return Dataset(name, svm, vw, **counts)
 
 
+def relabelled(folder: Path, data: Dataset, classes: int) -> Dataset:
+    """Generated rows with so many classes instead of two, written when missing."""
+    name = f"{data.name}-{classes}-classes"
+    svm = folder / f"{name}.svm"
+    if not svm.exists():
+        relabel(data.svm, svm, classes)
+    return data._replace(name=name, svm=svm, vw=svm.with_suffix(".vw"), bytes=svm.stat().st_size)
+
+
 class Pair(NamedTuple):
     """A real data set; `skipped` says why it is left out."""
 
@@ -87,17 +98,31 @@ def real_pairs(source: Path, folder: Path) -> Iterator[Pair]:
 
 def mnist_pair(source: Path, folder: Path) -> Pair:
     """Handwritten digits, 3 (-1) against 8 (+1), from mnist.{train,test}.svm.*"""
-    name = "mnist-3-8"
-    files = [next(iter(sorted(source.glob(f"mnist.{part}.svm*"))), None) for part in ("train", "test")]
-    if files[0] is None or files[1] is None:
+    name, files = "mnist-3-8", _files(source, "mnist")
+    if files is None:
         return Pair(name, None, None, "no mnist.train.svm.* with mnist.test.svm.*")
     signs = {3.0: False, 8.0: True}
     train, test = (
         _written(f"{name}.{part}", folder, ((signs[label], rest) for label, rest in _lines(path) if label in signs))
-        for part, path in zip(("train", "test"), files, strict=True)
-        if path
+        for part, path in files.items()
     )
     return Pair(name, train, test)
+
+
+def class_pair(source: Path, folder: Path, name: str, *, every: int = 1) -> Pair:
+    """NAME.train.svm.* with NAME.test.svm.*, as many classes as there are; of both every so-manieth row."""
+    files = _files(source, name)
+    if files is None:
+        return Pair(name, None, None, f"no {name}.train.svm.* with {name}.test.svm.*")
+    train, test = (
+        _labelled(f"{name}.{part}", folder, islice(_lines(path), 0, None, every)) for part, path in files.items()
+    )
+    return Pair(name, train, test)
+
+
+def labels_of(data: Dataset) -> np.ndarray:
+    """The labels in the order of the rows."""
+    return np.array([label for label, _ in _lines(data.svm)])
 
 
 def covtype_pair(source: Path, folder: Path, *, every: int, mixed: bool) -> Pair:
@@ -106,18 +131,12 @@ def covtype_pair(source: Path, folder: Path, *, every: int, mixed: bool) -> Pair
     Of the other rows every so-manieth is learned from. Its columns are integers of very different size. Its rows are in
     long runs of one class, which online solvers suffer from; `mixed` puts those to learn from in a random order.
     """
-    name, path = "covtype-mixed" if mixed else "covtype", source / "covtype.parquet"
-    if not path.exists():
+    name = "covtype-mixed" if mixed else "covtype"
+    cover = _cover(source, every, mixed)
+    if cover is None:
         return Pair(name, None, None, "no covtype.parquet")
-    import pyarrow.parquet
-
-    columns = [column.to_numpy() for column in pyarrow.parquet.read_table(path).columns]
-    signs = columns.pop() == 2
-    place = np.arange(len(signs))
-    parts = {"train": place[place % 10 != 9][::every], "test": place[place % 10 == 9]}
-    if mixed:
-        parts["train"] = np.random.default_rng(0).permutation(parts["train"])
-    largest = [int(np.abs(column[parts["train"]]).max()) or 1 for column in columns]
+    columns, largest, classes, parts = cover
+    signs = classes == 2
     datasets = [
         _written(f"{name}{kind}.{part}", folder, zip(signs[rows].tolist(), _texts(columns, rows, scale), strict=True))
         for kind, scale in (("", None), ("-scaled", largest))
@@ -125,6 +144,45 @@ def covtype_pair(source: Path, folder: Path, *, every: int, mixed: bool) -> Pair
     ]
     note = f"{name}: every {every}th training row, in {'random order' if mixed else 'the order of the file'}"
     return Pair(name, datasets[0], datasets[1], scaled=(datasets[2], datasets[3]), note=note)
+
+
+def covtype_classes(source: Path, folder: Path, *, every: int) -> Pair:
+    """All seven classes of forest cover; scaled, rows to learn from in a random order, else as above."""
+    name = "covtype-mixed"
+    cover = _cover(source, every, mixed=True)
+    if cover is None:
+        return Pair(name, None, None, "no covtype.parquet")
+    columns, largest, classes, parts = cover
+    train, test = (
+        _labelled(f"{name}.{part}", folder, zip(classes[rows].tolist(), _texts(columns, rows, largest), strict=True))
+        for part, rows in parts.items()
+    )
+    return Pair(name, train, test)
+
+
+class Cover(NamedTuple):
+    """Forest cover as it is stored."""
+
+    columns: list[Any]
+    largest: list[int]  # of each column, in the rows to learn from
+    classes: np.ndarray
+    parts: dict[str, np.ndarray]  # which rows are for training and which for testing
+
+
+def _cover(source: Path, every: int, mixed: bool) -> Cover | None:
+    path = source / "covtype.parquet"
+    if not path.exists():
+        return None
+    import pyarrow.parquet
+
+    columns = [column.to_numpy() for column in pyarrow.parquet.read_table(path).columns]
+    classes = columns.pop()
+    place = np.arange(len(classes))
+    parts = {"train": place[place % 10 != 9][::every], "test": place[place % 10 == 9]}
+    if mixed:
+        parts["train"] = np.random.default_rng(0).permutation(parts["train"])
+    largest = [int(np.abs(column[parts["train"]]).max()) or 1 for column in columns]
+    return Cover(columns, largest, classes, parts)
 
 
 def _texts(columns: list[Any], rows: Any, largest: list[int] | None) -> Iterator[bytes]:
@@ -154,6 +212,12 @@ def _two_classes(lines: Iterable[tuple[float, bytes]]) -> Iterator[tuple[bool, b
         raise ValueError("labels other than 1 and -1 or 0")
 
 
+def _files(source: Path, name: str) -> dict[str, Path] | None:
+    """NAME.train.svm.* and NAME.test.svm.*, if both are there."""
+    found = {part: sorted(source.glob(f"{name}.{part}.svm*")) for part in ("train", "test")}
+    return {part: paths[0] for part, paths in found.items()} if all(found.values()) else None
+
+
 def _lines(source: Path) -> Iterator[tuple[float, bytes]]:
     """Label and features of each row of LIBSVM text, packed or not."""
     with _open(source) as lines:
@@ -175,6 +239,19 @@ def _written(name: str, folder: Path, lines: Iterable[tuple[bool, bytes]]) -> Da
             rows += 1
             features += rest.count(b":")
     return Dataset(name, svm, vw, rows, features, svm.stat().st_size)
+
+
+def _labelled(name: str, folder: Path, lines: Iterable[tuple[float, bytes]]) -> Dataset:
+    """Plain LIBSVM text, labels as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    svm = folder / f"{name}.svm"
+    rows = features = 0
+    with open(svm, "wb") as out:
+        for label, rest in lines:
+            out.write(b"%g %s\n" % (label, rest))
+            rows += 1
+            features += rest.count(b":")
+    return Dataset(name, svm, svm.with_suffix(".vw"), rows, features, svm.stat().st_size)
 
 
 def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:

@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 HERE = Path(__file__).resolve().parent
 LOSSES = ["hinge", "squared_hinge"]
 BIG = {"steady_state", "memory"}  # measures with a second, larger file
-TABLES = {"tables_dense", "tables_clicks"}  # measures with files of their own
+OWN_FILES = {"tables_dense", "tables_clicks", "classes", "probabilities"}  # measures that ask for no generated text
 
 
 def main() -> None:
@@ -157,7 +157,7 @@ def options() -> argparse.Namespace:
     args.big_rows = rows_of(args.big)
     if args.measure and not BIG & set(args.measure):
         args.big_rows = args.rows  # nobody asks for another file
-    if args.measure and set(args.measure) <= TABLES:
+    if args.measure and set(args.measure) <= OWN_FILES:
         args.part_rows = args.rows = args.big_rows = args.test_rows = 1000  # nobody asks for these
     args.data, args.out = args.data.resolve(), args.out.resolve()
     return args

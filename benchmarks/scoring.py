@@ -1,8 +1,20 @@
-"""Log loss and area under the ROC curve of scores, exactly, in plain NumPy; labels are 0 and 1."""
+"""How good scores and probabilities are, exactly, in plain NumPy.
+
+Scores: log loss and area under the ROC curve; labels are 0 and 1. Probabilities have a column for each class, and
+labels are the numbers of the columns:
+
+    Brier score          mean over rows of the sum over k of (p_k - 1[k is right])^2;  half of that for two classes
+    calibration error    sum over 15 bins of equal width of p:  share of rows in it * |mean p - share of right ones|
+
+For two classes p is the probability of the second, and right is that class; for more p is the largest.
+"""
 
 import math
 
 import numpy as np
+
+BINS = 15
+LEAST = float(np.finfo(np.float64).eps)  # for the logarithm of a probability
 
 
 def log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -25,3 +37,22 @@ def constant_log_loss(labels: np.ndarray) -> float:
     """Of whoever predicts the share of ones in every row."""
     share = float(np.mean(labels > 0))
     return -sum(part * math.log(part) for part in (share, 1.0 - share) if part > 0.0)
+
+
+def log_loss_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    right = probabilities[np.arange(labels.size), labels]
+    return float(-np.mean(np.log(np.clip(right, LEAST, 1.0 - LEAST))))
+
+
+def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    off = probabilities - np.eye(probabilities.shape[1])[labels]
+    return float(np.mean((off**2).sum(axis=1))) / (2.0 if probabilities.shape[1] == 2 else 1.0)
+
+
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    if probabilities.shape[1] == 2:
+        chance, right = probabilities[:, 1], labels == 1
+    else:
+        chance, right = probabilities.max(axis=1), labels == probabilities.argmax(axis=1)
+    bins = np.clip((chance * (2 * BINS)).astype(np.int64) // 2, 0, BINS - 1)  # edges fall as in streamsvm
+    return float(np.abs(np.bincount(bins, chance - right)).sum()) / labels.size

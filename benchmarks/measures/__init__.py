@@ -7,11 +7,13 @@ from measures.accuracy import compare_errors
 from measures.certified import certified, certified_real
 from measures.checkpoints import checkpoints
 from measures.choice import choice
+from measures.classes import class_pace, every_class
 from measures.end_to_end import end_to_end, steady_state
 from measures.gaps import gap_curves
 from measures.memory import memory
 from measures.parsing import text_to_arrays
 from measures.passes import further_passes
+from measures.probabilities import probabilities
 from measures.rates import pass_rates
 from measures.solvers import every_solver
 from measures.startup import start_up
@@ -34,6 +36,9 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "certified_real": certified_real,
     "choice": choice,
     "gap": gap_curves,
+    "classes": every_class,
+    "classes_pace": class_pace,
+    "probabilities": probabilities,
     "tables_dense": tables_dense,
     "tables_clicks": tables_clicks,
 }

@@ -1,13 +1,26 @@
-"""The sets on which exact solvers are compared: a generated slice, and real ones where `--real` is given."""
+"""The sets on which exact solvers are compared: a generated slice, and real ones where `--real` is given.
 
-from collections.abc import Iterator
+Also real sets with all their classes, however many.
+"""
+
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from bench import Bench
-from data import Dataset, Pair, covtype_pair, mnist_pair, real_pairs
+from data import Dataset, Pair, class_pair, covtype_classes, covtype_pair, mnist_pair, real_pairs
 
 FEW_FEATURES = ("a9a", "ijcnn1", "covtype", "mnist-3-8")  # up to some hundreds, and many more rows
+COVTYPE = "covtype-mixed"
+SORTED = ("20newsgroups",)  # by class
+HURRIED = {
+    COVTYPE: 100,
+    "mnist": 20,
+    "20newsgroups": 4,
+    "a9a": 4,
+    "ijcnn1": 8,
+    "spamassassin": 2,
+}  # every so-manieth row
 
 
 def training_sets(bench: Bench) -> Iterator[tuple[str, Dataset]]:
@@ -30,3 +43,19 @@ def _pairs(source: Path, folder: Path, quick: bool) -> tuple[Pair, ...]:
     if quick:
         return (covtype,)
     return (*(pair for pair in real_pairs(source, folder) if pair.name != "mnist"), covtype, mnist_pair(source, folder))
+
+
+def labelled_sets(bench: Bench, names: Iterable[str]) -> Iterator[Pair]:
+    """Sets with the classes they have, in a folder of their own: elsewhere files of these names have two."""
+    assert bench.real
+    for name in names:
+        yield _labelled(bench.real, bench.work / "classes", name, HURRIED[name] if bench.quick else 1)
+
+
+@cache
+def _labelled(source: Path, folder: Path, name: str, every: int) -> Pair:
+    return (
+        covtype_classes(source, folder, every=every)
+        if name == COVTYPE
+        else class_pair(source, folder, name, every=every)
+    )

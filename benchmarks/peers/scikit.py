@@ -32,5 +32,10 @@ class ScikitLearn:
         """LinearSVC from text to a model, to its own tolerance, which is stricter than LIBLINEAR's."""
         return Command([sys.executable, str(WORKERS / "linear_svc.py"), str(data.svm), str(model), loss, repr(cost)])
 
+    def calibrated_svc(self, train: Dataset, test: Dataset, method: str, out: Path) -> Command:
+        """LinearSVC with probabilities from five folds, its defaults; those of the test rows go to `out`, an .npy."""
+        argv = [sys.executable, str(WORKERS / "calibrated_svc.py"), str(train.svm), str(test.svm), method, str(out)]
+        return Command(argv)
+
     def _worker(self, *words: str) -> Command:
         return Command([sys.executable, str(WORKERS / "sklearn_sgd.py"), *words])
