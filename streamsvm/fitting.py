@@ -29,7 +29,7 @@ from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
-from streamsvm.solvers import BATCH_SOLVERS, make_batch_solver
+from streamsvm.solvers import BATCH_SOLVERS, class_weight_bytes, make_batch_solver, make_class_solver
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
 FEW_FEATURES = 1000  # with fewer, and
@@ -114,9 +114,10 @@ class Fitting(Run):
         tell: Callable[[Figures], None] = lambda figures: None,
     ) -> BatchSolver:
         settings = self.settings
-        memory = memory_for_batch_solver(settings, groups.rows, groups.width)
+        classes = len(self.feed.classes.names) if self.feed.classes.many else 0
+        memory = memory_for_batch_solver(settings, groups.rows, groups.width, classes)
         memory -= self.feed.scaling.bytes_for(groups.width) if self.feed.scaling is not None else 0
-        self._refuse_if_too_wide(name, memory)
+        self._refuse_if_too_wide(name, memory, classes)
         around = Surroundings(
             memory=memory,
             seed=settings.run.seed,
@@ -127,6 +128,8 @@ class Fitting(Run):
             started=self.started,
         )
         problem = make_problem(settings, settings.loss, l2, 0.0)
+        if classes:
+            return make_class_solver(self.rule, problem, groups, around, classes)
         options = settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
         return make_batch_solver(name, problem, groups, around, **options)
 
@@ -143,10 +146,18 @@ class Fitting(Run):
 
     def _solver_name(self) -> str:
         settings, groups = self.settings, self.groups
+        if self.feed.classes.many and settings.solver.name not in ("dcd", "auto"):
+            count = len(self.feed.classes.names)
+            raise ConfigError(
+                f"solver {settings.solver.name} cannot learn more than two classes, and there are {count}: use dcd, or "
+                "an online solver such as asgd"
+            )
         if settings.solver.name != "auto":
             return settings.solver.name
         size = f"{groups.rows:,} rows with {groups.width:,} features"
-        if settings.bias.kind == "free":
+        if self.feed.classes.many:
+            name, why = "dcd", f"there are {len(self.feed.classes.names)} classes"
+        elif settings.bias.kind == "free":
             name, why = "newton", "it can have a free bias"
         elif smooth(settings.loss) and groups.width <= FEW_FEATURES and groups.rows >= MANY_ROWS * groups.width:
             name, why = "newton", f"{size} are many rows and few features"
@@ -157,14 +168,15 @@ class Fitting(Run):
         self.listener.note(f"solver {name}, because {why}")
         return name
 
-    def _refuse_if_too_wide(self, name: str, memory: int) -> None:
+    def _refuse_if_too_wide(self, name: str, memory: int, classes: int) -> None:
         """ConfigError or DataError, before anything is allocated, if the weights alone exceed the budget."""
-        each = BATCH_SOLVERS[name].weight_bytes
+        each = class_weight_bytes(classes) if classes else BATCH_SOLVERS[name].weight_bytes
         if each * self.groups.width <= memory:
             return
         bits = max(1, (memory // each).bit_length() - 1)
         needed, given = each * self.groups.width / 1e6, self.passes.stream.features.width
         cause = f"{given} weights" if given else f"index {self.groups.width - 1}"
+        cause += f" for each of {classes} classes" if classes else ""
         raise (ConfigError if given else DataError)(
             f"{cause}: solver {name} would need {needed:,.0f} MB, but the memory budget leaves {memory / 1e6:,.0f} MB; "
             f"set features.hash_bits: {bits} (--hash-bits {bits}), or raise --memory"

@@ -48,9 +48,9 @@ def whole_data(settings: Settings) -> bool:
     return isinstance(settings.solver, BatchSettings)
 
 
-def memory_for_batch_solver(settings: Settings, rows: int, width: int) -> int:
-    """What is left when reading is over, less what the copies of a checkpoint take."""
-    copies = 8 * rows + 12 * width if settings.checkpoint.dir else 0
+def memory_for_batch_solver(settings: Settings, rows: int, width: int, classes: int = 0) -> int:
+    """What is left when reading is over, less what the copies of a checkpoint take; with more than two classes more."""
+    copies = max(1, classes) * (8 * rows + 12 * width) if settings.checkpoint.dir else 0
     return max(settings.run.memory - FIXED_MEMORY - copies, 1 << 20)
 
 
