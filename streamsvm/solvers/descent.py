@@ -117,6 +117,12 @@ class Descent(BatchSolver):
     def _possible(self, alpha: Float64s) -> bool:
         """Whether dual variables are within their bounds."""
 
+    # What a solver may say.
+
+    def _seeming(self, times: float) -> float:
+        """How many times larger the gap will seem than it is, where it seemed so at the last scan."""
+        return SEEMS
+
     # Memory.
 
     @property
@@ -176,15 +182,17 @@ class Descent(BatchSolver):
         if self._begun and self._enough(self._scanned()):
             return
         self._begun = True
-        gap = 1.0
+        gap, seems = 1.0, SEEMS
         while True:
-            wanted = SEEMS * max(self.around.limits.tol, gap / SCAN_AT)
+            wanted = seems * max(self.around.limits.tol, gap / SCAN_AT)
             for _ in range(SCAN_AFTER):
-                if self._pass() <= wanted or self._over():
+                seen = self._pass()
+                if seen <= wanted or self._over():
                     break
             if self._enough(self._scanned()):
                 return
             assert self.figures is not None and self.figures.gap is not None
+            seems = self._seeming(seen / max(self.figures.gap, 1e-300))
             gap = min(gap, self.figures.gap)
 
     def _scanned(self) -> Figures:
