@@ -2,9 +2,11 @@
 
 A group can be had at any time, in any order, on any thread, with class codes for labels and c_i for weights (0: a row
 that is not to be learned from). Groups come from the cache, mapped into memory, or stand in memory already. A `column`
-holds one number for each row, in memory or, where there is no room, in a file that is mapped and leaves no trace.
+holds a number for each row, or several, in memory or, where there is no room, in a file that is mapped and leaves no
+trace.
 """
 
+import math
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -99,18 +101,23 @@ class Groups(ABC):
                 yield result
                 tokens.give_back(1)
 
-    def column(self, kind: type[np.generic], memory: int) -> Column:
-        """One number for each row, all zero: in memory if they fit into so many bytes, else in a mapped file."""
-        size = self.rows * np.dtype(kind).itemsize
-        if size <= memory or self._scratch is None or not self.rows:
-            return np.zeros(self.rows, kind)
+    def column(self, kind: type[np.generic], memory: int, each: int | None = None) -> Column:
+        """A number for each row, all zero: in memory if they fit into so many bytes, else in a mapped file.
+
+        With `each` there are so many numbers for each row, [row, each].
+        """
+        shape = (self.rows,) if each is None else (self.rows, each)
+        size = math.prod(shape) * np.dtype(kind).itemsize
+        if size <= memory or self._scratch is None or not size:
+            return np.zeros(shape, kind)
         try:
             with tempfile.TemporaryFile(dir=self._scratch) as file:
                 os.posix_fallocate(file.fileno(), 0, size)  # a full disk is found now, not at a later write
-                return np.memmap(file, kind, "r+", shape=(self.rows,))
+                return np.memmap(file, kind, "r+", shape=shape)
         except OSError as error:
+            numbers = "a number" if each is None else f"{each} numbers"
             raise SourceError(
-                f"{self._scratch}: no room for a number for each row: {error.strerror or error}"
+                f"{self._scratch}: no room for {numbers} for each row: {error.strerror or error}"
             ) from error
 
 

@@ -10,13 +10,11 @@
     rows that stay in memory: S. Matsushima et al., "Linear support vector machines via dual cached loops", 2012.
     Cost per row: two walks over its features, one where nothing changes.
 
-alpha is a share of the customary dual variable's bound, so it means the same whatever l2 is. What fits into the memory
-is loaded once. More is read block by block, groups in a new random order each pass, the next block while one is learned
-from, rows in a new random order inside; rows with alpha strictly between its bounds are copied to a part of the memory
-where they stay for another pass, and learned from again after every block. Rows at a bound that they would not leave
-are left out (`resting`) until the next scan. A scan is a reading at fixed weights on all cores: it gives P and the gap,
-exactly, and finds out anew which rows may rest. It is made when the gap that was seen row by row is small enough. w
-jumps about while D rises; a mean of w from the last passes does not, and is given instead where its P is smaller.
+alpha is a share of the customary dual variable's bound, so it means the same whatever l2 is. Rows are in memory or read
+block by block (descent.py). Rows at a bound that they would not leave are left out (`resting`) until the next scan. A
+scan is a reading at fixed weights on all cores: it gives P and the gap, exactly, and finds out anew which rows may
+rest. It is made when the gap that was seen row by row is small enough. w jumps about while D rises; a mean of w from
+the last passes does not, and is given instead where its P is smaller.
 
 Nothing depends on time or threads; block size and the rows that stay depend on the memory, so a run with another
 budget ends at another point within the same tolerance. alpha alone says where a run stands: w is recomputed from it.
@@ -25,31 +23,22 @@ Choose it for exact answers on sparse rows with many features. With few features
 """
 
 import math
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s
-from streamsvm.errors import ModelError
-from streamsvm.groups import Groups, MemoryGroups
+from streamsvm.groups import Groups
 from streamsvm.jit import inlined, kernel, prefetch
 from streamsvm.rows import row_add, row_dot
-from streamsvm.shuffle import mixed, random_order
-from streamsvm.solvers.base import Problem, State
-from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
-from streamsvm.solvers.blocks import PAIR_BYTES, ROW_BYTES, Block, loaded
+from streamsvm.solvers.base import Problem
+from streamsvm.solvers.batch import ALONE, Figures, Surroundings
+from streamsvm.solvers.blocks import Block
+from streamsvm.solvers.descent import PARTS, RESTS, Bools, Descent, Piece
 from streamsvm.solvers.sums import Sums
 
-PARTS = 4  # of the memory: a block learned from, one being loaded, rows that stay, and those that will stay next
-SWEEPS = 2  # over a block that had to be loaded
-PIECE = 1 << 16  # rows between two ticks, or
-PIECES = 16  # of a block, if that is less
-ADD_AFTER = 4  # features for each weight before w is added to the mean again
-FORGET = 0.5  # what the mean keeps of earlier passes with each new one
-SCAN_AFTER = 10  # passes at most
-SCAN_AT = 10.0  # or when the gap seems to be so many times smaller than at the last scan, or as small as wanted
-SEEMS = 1.25  # the gap seen row by row is of weights that jump about, and so larger than that of their mean
 AHEAD = np.int64(2)  # rows whose memory is asked for early
 LINE = np.uint64(16)  # numbers of 4 bytes in a cache line
 
@@ -60,182 +49,48 @@ SEEN, GAINED, HIGHEST, LOWEST = range(4)
 
 STRIP = 0.1  # of margins in which rows are between their bounds, for all that weights tell: wider or narrower is slower
 
-RESTS, STAYS = np.uint8(1), np.uint8(2)  # marks of rows that need not be loaded
 
-
-class Plan(NamedTuple):
-    """How memory is used: all rows stay in it, or there are blocks of so many rows and features."""
-
-    resident: bool
-    rows: int
-    features: int
-    sweeps: int  # over each block that is loaded
-
-
-class Dcd(BatchSolver):
+class Dcd(Descent):
     name = "dcd"
 
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
-        super().__init__(problem, groups, around)
-        left = around.memory - 32 * (groups.width + 1)  # w, its mean, the better one, and the model that is made of it
-        self.alpha = groups.column(np.float64, left // 4)
-        self.marks = groups.column(np.uint8, left // 16)
-        left -= sum(column.nbytes for column in (self.alpha, self.marks) if not isinstance(column, np.memmap))
-        self._left = max(left, 1 << 16)
-        self._row_features = float(groups.features.sum()) / max(groups.rows, 1)  # in the mean
-        self.plan = self._planned()
-        self._w = np.zeros(groups.width + 1)
-        self._best = self._w  # those that the figures speak of
-        self._sum = np.zeros(groups.width + 1)  # of w at several moments, and
-        self._added = 0.0  # how many they were
-        self._learned = 0.0  # features since the last of them
+        super().__init__(problem, groups, around, (groups.width + 1,))
         self._dual = self._bound = 0.0  # D of alpha, and the largest that was found
         self._rest_beyond = (math.inf, -math.inf)  # slopes of rows that may rest at a bound
-        self._begun = False  # whether there is anything to scan before the first pass
-        self._stale = False  # whether w must be recomputed from alpha
-        self._readable = groups  # where a scan reads: the groups, or the same rows in memory
-        self._home: Block | None = None  # all rows, if they stay
-        self._blocks: list[Block] = []  # else those that are loaded
-        self._staying: list[Block] = []  # rows that stay, and those that will next
-
-    def _planned(self) -> Plan:
-        rows, features = self.groups.rows, int(self.groups.features.sum())
-        if PAIR_BYTES * features + ROW_BYTES * rows <= self._left:
-            return Plan(True, rows, features, 1)
-        room = max(1, int(self._left / PARTS / (PAIR_BYTES * self._row_features + ROW_BYTES)))
-        return Plan(False, room, max(1, int(room * self._row_features)), SWEEPS)
-
-    def described(self) -> str:
-        """What memory is used for, in words."""
-        plan = self.plan
-        size = (PAIR_BYTES * plan.features + ROW_BYTES * plan.rows) / 1e6
-        if plan.resident:
-            return f"all {plan.rows:,} rows stay in memory ({size:,.1f} MB)"
-        return (
-            f"about {-(-self.groups.rows // plan.rows):,} blocks of {plan.rows:,} rows ({size:,.1f} MB), "
-            f"{plan.sweeps} sweeps over each; as many rows between their bounds stay in memory"
-        )
+        self._sums = np.zeros(4)
 
     # Learning.
 
-    def learn(self) -> None:
-        self._load()
-        if self._stale:
-            self._recompute()
-        if self._begun and self._enough(self._scan()):
-            return
-        self._begun = True
-        gap = 1.0
-        while True:
-            wanted = SEEMS * max(self.around.limits.tol, gap / SCAN_AT)
-            for _ in range(SCAN_AFTER):
-                if self._pass() <= wanted or self._over():
-                    break
-            if self._enough(self._scan()):
-                return
-            assert self.figures is not None and self.figures.gap is not None
-            gap = min(gap, self.figures.gap)
+    def _begin_pass(self) -> None:
+        self._sums[:] = 0.0, 0.0, -math.inf, math.inf
 
-    def _load(self) -> None:
-        plan, groups = self.plan, self.groups
-        if self._home is not None or self._blocks:
-            return
-        if not plan.resident:
-            self._blocks = [Block(plan.rows, plan.features) for _ in range(2)]
-            self._staying = [Block(plan.rows, plan.features) for _ in range(2)]
-            return
-        home = Block(plan.rows, plan.features)
-        home.rows = plan.rows
-        first_feature = np.append(0, np.cumsum(groups.features))
-
-        def work(number: int, batch: Batch) -> None:
-            home.place(batch, int(groups.starts[number]), int(first_feature[number]))
-
-        with closing(groups.mapped(work)) as placed:
-            for _ in placed:
-                self.around.tick(0)
-        home.choose(self.marks)
-        edges = groups.starts.tolist()
-        pieces = [home.batch.slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
-        self._home, self._readable = home, MemoryGroups(pieces, threads=groups.threads)
-
-    def _pass(self) -> float:
-        """Learn from all rows that do not rest; returns the relative gap as it was seen row by row."""
-        self.passes += 1
-        self._sum *= FORGET
-        self._added *= FORGET
-        sums = np.array([0.0, 0.0, -math.inf, math.inf])
-        seed = mixed(self.around.seed, self.passes)
-        if self._home is not None:
-            self._sweep(self._home, seed, sums)
-        else:
-            self._pass_of_blocks(seed, sums)
-        high, low = float(sums[HIGHEST]), float(sums[LOWEST])
-        self._rest_beyond = (high if high > 0.0 else math.inf, low if low < 0.0 else -math.inf)
-        self._dual += self.problem.l2 * float(sums[GAINED])
-        seen = self.problem.l2 * float(sums[SEEN])
-        return seen / max(self._dual + seen, 1e-300)
-
-    def _pass_of_blocks(self, seed: int, sums: Float64s) -> None:
-        staying, next_staying = self._staying
-        staying.choose(self.marks, RESTS)
-        next_staying.clear()
-        self._keep(staying, next_staying, every=2)  # the others make room, so that each row meets all others in time
-        order = random_order(self.groups.count, seed).tolist()
-        done = 0
-        with closing(loaded(self.groups, order, self.marks, self._blocks)) as blocks:
-            for block in blocks:
-                block.choose(self.marks)
-                for sweep in range(self.plan.sweeps):
-                    self._sweep(block, mixed(seed, done, sweep), sums, first=sweep == 0)
-                    if sweep == 0 and staying.active:
-                        self._sweep(staying, mixed(seed, done, SWEEPS), sums, first=done == 0, marks=False)
-                self._keep(block, next_staying)
-                done += 1
-                if self._over():
-                    break
-        if not done:  # all rows that are awake stay in memory
-            for sweep in range(self.plan.sweeps):
-                self._sweep(staying, mixed(seed, done, sweep), sums, first=sweep == 0, marks=False)
-        self.marks[staying.numbers[: staying.rows]] &= ~STAYS
-        self.marks[next_staying.numbers[: next_staying.rows]] |= STAYS
-        self._staying = [next_staying, staying]
-
-    def _keep(self, block: Block, staying: Block, every: int = 1) -> None:
-        """Copy rows of a block between their bounds, or every so-manieth, to those that stay, if there is room."""
-        loss: Any = self.problem.loss
-        if math.isfinite(loss.dual_slope(0.0)):  # else rows are never at a bound
-            alpha = self.alpha[block.numbers[: block.rows]]
-            chosen = np.flatnonzero((alpha > 0.0) & (alpha < loss.ceiling()))
-            staying.take(block.batch, block.numbers, chosen[self.passes % every :: every])
-
-    def _sweep(self, block: Block, seed: int, sums: Float64s, *, first: bool = True, marks: bool = True) -> None:
-        """Learn from the rows in the block's order once; those that come to rest leave it, and are marked if wanted."""
-        block.mix(seed)
+    def _learn(self, block: Block, pieces: Sequence[Piece], first: bool, mark: bool) -> Generator[None, None, None]:
         problem, kept = self.problem, 0
         cost = 1.0 / (problem.l2 * max(self.groups.weight, 1e-300))
         high, low = self._rest_beyond
-        piece = min(PIECE, 1 + block.active // PIECES)
-        for start in range(0, block.active, piece):
-            stop = min(start + piece, block.active)
+        for start, stop in pieces:
             kept = dcd_sweep(
                 block.batch, block.order, start, stop, kept, block.numbers, block.norms, problem.loss, cost,
-                problem.bias.gain, high, low, first, marks, self._w, self.alpha, self.marks, sums,
+                problem.bias.gain, high, low, first, mark, self._w, self.alpha, self.marks, self._sums,
             )  # fmt: skip
-            self._average((stop - start) * self._row_features)
-            self.around.tick(stop - start)
+            yield
         block.active = int(kept)
 
-    def _average(self, features: float) -> None:
-        """Add w to the mean, if so many features have been learned since that it is worth its cost."""
-        self._learned += features
-        if self._learned >= ADD_AFTER * len(self._w):
-            self._learned = 0.0
-            self._sum += self._w
-            self._added += 1.0
+    def _end_pass(self) -> float:
+        seen, gained, high, low = self._sums.tolist()
+        self._rest_beyond = (high if high > 0.0 else math.inf, low if low < 0.0 else -math.inf)
+        self._dual += self.problem.l2 * gained
+        seen = self.problem.l2 * seen
+        return float(seen / max(self._dual + seen, 1e-300))
+
+    def _between(self, alpha: Float64s) -> Bools:
+        loss: Any = self.problem.loss
+        if not math.isfinite(loss.dual_slope(0.0)):
+            return np.zeros(len(alpha), np.bool_)
+        between: Bools = (alpha > 0.0) & (alpha < loss.ceiling())
+        return between
 
     def _scan(self) -> Figures:
-        """Exact figures over all rows, and which of them may rest."""
         loss, l2 = self.problem.loss, self.problem.l2
         root = math.sqrt(self.problem.bias.gain)
         high, low = self._rest_beyond
@@ -252,8 +107,6 @@ class Dcd(BatchSolver):
             for rows, sums in results:
                 total += sums
                 self.around.tick(rows)
-        if self._home is not None:
-            self._home.choose(self.marks)
         losses, errors, duals, mean_losses, mean_errors = (total / max(self.groups.weight, 1e-300)).tolist()
         norm = 0.5 * l2 * float(np.sum(self._w * self._w))
         mean_norm = 0.5 * l2 * float(np.sum(mean * mean))
@@ -287,31 +140,18 @@ class Dcd(BatchSolver):
         self._begun = self._stale = True
 
     def with_penalty(self, l2: float) -> None:
-        self._w *= self.problem.l2 / l2
-        self._sum[:], self._added, self._bound = 0.0, 0.0, 0.0
+        self._bound = 0.0
         super().with_penalty(l2)
 
     def _recompute(self) -> None:
-        sums = Sums(self._readable, self.problem, self._left // PARTS, self.around.tick)
+        sums = Sums(self._readable, self.problem, self._rest // PARTS, self.around.tick)
         combined = sums.combination(self.alpha) / self.problem.l2  # as wide as the rows in memory, which may be less
         self._w = np.zeros(self.groups.width + 1)
         self._w[: len(combined) - 1], self._w[-1] = combined[:-1], combined[-1]
-        self._best = self._w
-        self._stale = False
 
-    def state(self) -> State:
-        alpha = self.groups.column(np.float64, 0 if isinstance(self.alpha, np.memmap) else self.alpha.nbytes)
-        alpha[:] = self.alpha
-        return {"alpha": alpha, "passes": self.passes}
-
-    def restore(self, state: State) -> None:
-        alpha, loss = state["alpha"], self.problem.loss
-        ceiling: float = loss.ceiling()  # type: ignore[no-untyped-call]
-        if alpha.shape != self.alpha.shape or not bool(np.all((alpha >= 0.0) & (alpha <= ceiling) & (alpha < np.inf))):
-            raise ModelError("the dual variables saved are not those of these rows")
-        self.alpha[:] = alpha
-        self.passes = int(state["passes"])
-        self._begun = self._stale = True
+    def _possible(self, alpha: Float64s) -> bool:
+        loss: Any = self.problem.loss
+        return bool(np.all((alpha >= 0.0) & (alpha <= loss.ceiling()) & (alpha < np.inf)))
 
 
 @kernel
