@@ -18,14 +18,11 @@ if DISABLED:
     def add_wide_products(sums: Any, vector: Any, position: Any, factor: Any) -> Any:
         return sums + vector[position : position + len(sums)] * factor
 
-    def load_lanes(array: Any, position: Any, like: tuple[int, ...]) -> Any:
-        return array[position : position + len(like)].copy()
-
     def add_wide_multiples(vector: Any, position: Any, lanes: Any, factor: Any) -> None:
         vector[position : position + len(lanes)] += lanes * factor
 
 else:
-    from streamsvm.lanes import Lanes, address, spread
+    from streamsvm.lanes import address, spread
 
     @intrinsic
     def add_wide_products(typing_context, sums, vector, position, factor):
@@ -38,17 +35,6 @@ else:
             return builder.fadd(sums, builder.fmul(builder.load(place, align=8), factors))
 
         return sums(sums, vector, types.uint64, types.float64), generate
-
-    @intrinsic
-    def load_lanes(typing_context, array, position, like):
-        """array[position:]."""
-
-        def generate(context, builder, signature, arguments):
-            array, position, _ = arguments
-            wide = context.get_value_type(signature.return_type)
-            return builder.load(address(context, builder, signature.args[0], array, position, wide), align=8)
-
-        return Lanes(types.float64, like.count)(array, types.uint64, like), generate
 
     @intrinsic
     def add_wide_multiples(typing_context, vector, position, lanes, factor):

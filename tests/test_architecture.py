@@ -18,7 +18,7 @@ TREES = {module: ast.parse((ROOT / module).read_text(encoding="utf-8")) for modu
 
 # Third-party libraries enter by one door each.
 DOORS = {
-    "numba": ("jit.py", "lanes.py"),
+    "numba": ("jit.py", "lanes.py", "wide_lanes.py"),
     "llvmlite": ("jit.py", "lanes.py"),
     "fsspec": ("io/parts.py",),
     "pyarrow": ("io/",),
@@ -47,6 +47,7 @@ ROOMS = {
     "jit": {"places"},
     "batch": {"jit"},
     "lanes": {"jit"},
+    "wide_lanes": {"jit", "lanes", "rows"},
     "rows": {"jit"},
     "losses": {"jit"},
     "penalties": {"jit"},
@@ -65,7 +66,7 @@ ROOMS = {
     "io/names_file": {"errors", "io/files"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"pool"},
-    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle"},
+    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
     "features": SMALL | {"cells", "hashing", "rows"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},

@@ -9,7 +9,9 @@ from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
 from streamsvm.solvers.batch import BatchSolver, Surroundings
 from streamsvm.solvers.bmrm import Bmrm
+from streamsvm.solvers.class_solvers import make_class_solver
 from streamsvm.solvers.dcd import Dcd
+from streamsvm.solvers.dcd_classes import ClassDescent
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
 from streamsvm.solvers.many import ManyClasses, make_many
@@ -51,6 +53,7 @@ __all__ = [
     "Dcd",
     "Folos",
     "Ftrl",
+    "ClassDescent",
     "ManyClasses",
     "Newton",
     "Ocas",
@@ -60,6 +63,7 @@ __all__ = [
     "Sgdqn",
     "Zhang",
     "make_batch_solver",
+    "make_class_solver",
     "make_many",
     "make_solver",
 ]

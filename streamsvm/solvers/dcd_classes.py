@@ -18,11 +18,12 @@ from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.groups import Groups
 from streamsvm.jit import inlined, kernel
+from streamsvm.lanes import load_lanes
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import Problem
 from streamsvm.solvers.batch import Surroundings
 from streamsvm.solvers.descent import TABLES, Descent
-from streamsvm.wide_lanes import add_wide_multiples, add_wide_products, lanes_add, lanes_dot, load_lanes
+from streamsvm.wide_lanes import add_wide_multiples, add_wide_products, lanes_add, lanes_dot
 
 FEW, LANES = 4, 8  # lanes of the only part of so few classes, and of a part of more
 CACHE_LINE = 64  # bytes

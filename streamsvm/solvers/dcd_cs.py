@@ -29,7 +29,7 @@ from streamsvm.batch import Batch, Float64s
 from streamsvm.errors import ConfigError
 from streamsvm.groups import Groups
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import store_lanes
+from streamsvm.lanes import load_lanes, store_lanes
 from streamsvm.losses import Hinge
 from streamsvm.solvers.base import Problem
 from streamsvm.solvers.batch import ALONE, Figures, Surroundings
@@ -37,7 +37,6 @@ from streamsvm.solvers.blocks import Block
 from streamsvm.solvers.dcd import AHEAD, STRIP, fetch_row
 from streamsvm.solvers.dcd_classes import CALM, ClassDescent, part_adds, part_scores, settle
 from streamsvm.solvers.descent import RESTS, Bools, Piece
-from streamsvm.wide_lanes import load_lanes
 
 SMALL = 1e-12  # differences of v that are those of rounding
 ROUNDED = 1e-9  # by how much the dual variables of a row may miss zero in their sum

@@ -24,7 +24,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float64s, Int64s
 from streamsvm.groups import Groups
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import store_lanes
+from streamsvm.lanes import load_lanes, store_lanes
 from streamsvm.pool import Tokens, ordered
 from streamsvm.solvers.base import Problem
 from streamsvm.solvers.batch import ALONE, Figures, Surroundings
@@ -32,7 +32,6 @@ from streamsvm.solvers.blocks import Block
 from streamsvm.solvers.dcd import AHEAD, STRIP, fetch_row
 from streamsvm.solvers.dcd_classes import CALM, PIECE, ClassDescent, aligned_zeros, part_adds, part_scores, settle
 from streamsvm.solvers.descent import RESTS, Bools, Piece
-from streamsvm.wide_lanes import load_lanes
 
 CHUNK = 128  # rows that a thread learns from for all its classes before the next ones: they are in its cache meanwhile
 ALONE_BELOW = 1 << 18  # features of a sweep: with fewer, threads wait for each other longer than they work
