@@ -53,7 +53,7 @@ def test_train_evaluate_predict_inspect(run):
     code, out, _ = run("evaluate", "m.safetensors", TEST, "--json")
     metrics = json.loads(out)
     assert code == 0 and metrics["examples"] == 16281
-    assert metrics["error"] < 0.155 and metrics["auc"] > 0.895 and metrics["log_loss"] is None
+    assert metrics["error"] < 0.155 and metrics["auc"] > 0.895 and 0.3 < metrics["log_loss"] < 0.34
     assert np.sum(metrics["confusion"]) == 16281
 
     code, out, _ = run("predict", "m.safetensors", TEST)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from certificates import Rows, dual, liblinear_vector, primal, rows_in
 from held_out import held_out
-from whole_runs import A9A, KilledError, Life, Notes, bits, few_rows_a_piece, lines
+from whole_runs import A9A, KilledError, Life, Notes, bits, class_lines, few_rows_a_piece, lines
 
 import streamsvm.cli
 from streamsvm import load_model, open_stream, tune
@@ -33,6 +33,7 @@ from streamsvm.io.generations import CHECKPOINT
 from streamsvm.losses import make_loss
 from streamsvm.model import Model
 from streamsvm.penalties import L2
+from streamsvm.scoring import loss_sums
 from streamsvm.solvers import BATCH_SOLVERS
 from streamsvm.solvers.base import Problem, make_bias
 from streamsvm.training import Outcome, train
@@ -258,11 +259,50 @@ def test_other_classes(data: str, tmp_path: Path, labels: tuple[str, str]) -> No
     assert outcome.model.classes == sorted(int(label) for label in labels)
 
 
-def test_three_classes_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "three.svm"
-    path.write_text("1 1:1\n2 1:2\n3 1:3\n")
-    with pytest.raises(DataError, match=r"3 classes \(1, 2, 3\): only two classes can be learned by this version"):
-        train(made(str(path)))
+@pytest.mark.parametrize("rule", ["ova", "crammer_singer"])
+@pytest.mark.parametrize("memory", ["1GB", "33MB"])
+def test_several_classes_come_with_a_proof(tmp_path: Path, rule: str, memory: str) -> None:
+    path = tmp_path / "classes.svm"
+    path.write_text("\n".join(class_lines(900, labels=(4, 7, 9), noise=1.5)) + "\n")
+    outcome = train(made(str(path), multiclass=rule, run__memory=memory, solver__tol=1e-3))
+    model, result = outcome.model, outcome.result
+    assert model.classes == [4, 7, 9] and model.weights.shape == (31, 3) and model.rule == rule
+    assert 0.0 <= result["gap"] <= 1e-3 and result["dual"] <= result["objective"]
+    total = weight = wrong = 0.0
+    for batch in open_stream(str(path)):
+        sums = loss_sums(model.class_map().encode(batch), make_loss("hinge"), model.weights, model.bias, rule)
+        total, weight, wrong = total + sums.loss, weight + sums.weight, wrong + sums.wrong
+    norm = float(np.square(model.weights.astype(float)).sum() + np.square(model.bias).sum())
+    assert result["objective"] == pytest.approx(0.5 * result["l2"] * norm + total / weight, rel=1e-5)
+    assert result["error"] == pytest.approx(wrong / weight, abs=3e-3) and result["error"] < 0.5
+
+
+@pytest.mark.parametrize("rule", ["ova", "crammer_singer"])
+def test_several_classes_go_on_after_a_kill(tmp_path: Path, rule: str) -> None:
+    path = tmp_path / "classes.svm"
+    path.write_text("\n".join(class_lines(900, labels=(4, 7, 9), noise=1.5)) + "\n")
+    given = {
+        "multiclass": rule,
+        "solver__tol": 1e-4,
+        "checkpoint__dir": str(tmp_path / "c"),
+        "checkpoint__resume": True,
+    }
+    given |= {"checkpoint__every": None, "checkpoint__every_rows": 200, "calibration": "platt"}
+    for batches in (3, 9, 25):
+        with pytest.raises(KilledError):
+            train(made(str(path), **given), Life(batches))
+    outcome = train(made(str(path), **given), Life())
+    whole = train(made(str(path), multiclass=rule, solver__tol=1e-4))
+    assert outcome.result["gap"] <= 1e-4
+    assert outcome.result["objective"] == pytest.approx(whole.result["objective"], rel=2e-4)
+    assert outcome.model.calibration is not None
+
+
+def test_auto_takes_dcd_for_several_classes(tmp_path: Path) -> None:
+    path, listener = tmp_path / "classes.svm", Notes()
+    path.write_text("\n".join(class_lines(300, labels=(1, 2, 3))) + "\n")
+    outcome = train(made(str(path), solver__name="auto"), listener)
+    assert outcome.result["solver"] == "dcd" and "solver dcd, because there are 3 classes" in listener.notes
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "# only a comment\n"])

@@ -51,7 +51,7 @@ def twin(name: str, given: Problem, batch: Batch, classes: int, eta0: float, *, 
         scores = x @ w + b
         rivals = [k for k in range(known) if k != y]
         t += c
-        eta = 1.0 / (l2 * t + 1.0 / eta0) if name == "sgd" else eta0 * (1.0 + l2 * eta0 * t) ** -0.75
+        eta = 1.0 / (l2 * (t + 1.0 / (l2 * eta0))) if name == "sgd" else eta0 * (1.0 + l2 * eta0 * t) ** -0.75
         w *= 1.0 - c * eta * l2
         b *= 1.0 - c * eta * l2 * bias.decay
         if rivals:
