@@ -635,10 +635,11 @@ def test_a_last_row_that_overflows_is_not_a_model(name: str, own: int) -> None:
 
 
 @every_case
-def test_huge_features_end_as_they_do_alone(case: Case) -> None:
-    """Whether a class diverges, and else what it learns."""
+@pytest.mark.parametrize("size", [1e-20, 1e18, 1e20])
+def test_huge_and_tiny_features_end_as_they_do_alone(case: Case, size: float) -> None:
+    """Whether a class diverges, and else what it learns; squares of such numbers are inexact, zero or infinite."""
     rows = equal_weights(FIVE)
-    rows = rows._replace(values=np.clip(rows.values, -1, 1) * np.float32(1e18))
+    rows = rows._replace(values=np.clip(rows.values, -1, 1) * np.float32(size))
     case = case._replace(options=case.options | ({"eta0": 0.25} if case.name in STEPPED else {}))
     many = case.many(5)
     failed = []

@@ -115,7 +115,7 @@ class PegasosClasses(ManyClasses):
 
     def restore(self, state: State) -> None:
         super().restore(state)
-        self._waiting = Waiting(**{name: array.copy() for name, array in state["waiting"].items()})
+        self._waiting = Waiting(**{name: array.ravel().copy() for name, array in state["waiting"].items()})
 
     def _rows_waiting(self) -> Waiting:
         """Copies without the room to spare; slopes as [row, lane]."""
@@ -138,15 +138,17 @@ class PegasosClasses(ManyClasses):
         self._waiting = Waiting(starts, indices, values, wide.reshape(-1))
 
     def _make_room(self, rows: int, features: int) -> None:
-        starts, indices, values, slopes = self._rows_waiting()
-        most = min(len(slopes) + rows, self._plan.batch_size)
-        have = len(self._waiting.starts) - 1, len(self._waiting.indices)
-        if most > have[0] or len(indices) + features > have[1]:
+        """For so many rows more, or as many as a mini-batch has, and their features."""
+        waiting, used = int(self.scalars[BATCH_ROWS]), int(self._waiting.starts[int(self.scalars[BATCH_ROWS])])
+        have, size = len(self._waiting.starts) - 1, self._plan.batch_size
+        if min(waiting + rows, size) > have or used + features > len(self._waiting.indices):
+            starts, indices, values, slopes = self._rows_waiting()
+            more = min(2 * (waiting + rows), size) - waiting
             self._waiting = Waiting(
-                np.append(starts, np.empty(most - len(slopes), np.int64)),
-                np.append(indices, np.empty(2 * features, np.uint32)),
-                np.append(values, np.empty(2 * features, np.float32)),
-                np.append(slopes, np.empty((most - len(slopes)) * self.lanes)),
+                np.append(starts, np.empty(more, np.int64)),
+                np.append(indices, np.empty(used + 2 * features, np.uint32)),
+                np.append(values, np.empty(used + 2 * features, np.float32)),
+                np.append(slopes, np.empty(more * self.lanes)),
             )
 
 
