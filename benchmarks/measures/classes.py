@@ -143,9 +143,9 @@ def _check(pair: Pair, one: Program, right: dict[str, float]) -> Check:
 
 
 def _rounds(bench: Bench, jobs: dict[str, Callable[[], float]]) -> dict[str, Timing]:
-    """All by turns; after the first round only those that are soon done."""
+    """All by turns; after the first round only those that are soon done, and none in a hurry."""
     timings = interleave(jobs, 1, bench.say)
-    soon = {name: job for name, job in jobs.items() if timings[name].best < LONG}
+    soon = {name: job for name, job in jobs.items() if timings[name].best < LONG and not bench.quick}
     for name, timing in interleave(soon, bench.repeat - 1, bench.say).items():
         timings[name].seconds += timing.seconds
         timings[name].failure = timing.failure

@@ -70,7 +70,8 @@ def probabilities(bench: Bench) -> Section:
         section.notes = ["needs --real DIR" if ours else "streamsvm cannot run here"]
         return section
     scikit = theirs if isinstance(theirs, ScikitLearn) else None
-    _warm(bench, ours)
+    if not bench.quick:
+        _warm(bench, ours)
     disagreements: list[float] = []
     for pair in labelled_sets(bench, SETS):
         if pair.skipped:
