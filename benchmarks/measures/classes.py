@@ -93,12 +93,13 @@ def _compare(
     warm_pages(train.svm)
     testers: dict[str, Peer] = {}
     jobs: dict[str, Callable[[], float]] = {}
-    for name, options in THEIRS.items() if theirs else ():
-        testers[name], command = theirs, theirs.fit(train, _model(bench, pair, name), options)
-        jobs[name] = partial(_liblinear, command)
+    if theirs:
+        for name, options in THEIRS.items():
+            testers[name] = theirs
+            jobs[name] = partial(_liblinear, theirs.fit(train, _model(bench, pair, name), options))
     for one in programs:
-        testers[one.name], command = ours, _train(ours, train, _model(bench, pair, one.name), one.words)
-        jobs[one.name] = partial(_streamsvm, one, command)
+        testers[one.name] = ours
+        jobs[one.name] = partial(_streamsvm, one, _train(ours, train, _model(bench, pair, one.name), one.words))
     timings = _rounds(bench, jobs)
     section.notes += [f"{pair.name}: {failure}" for failure in failures(timings)]
     right = {
@@ -112,7 +113,7 @@ def _compare(
             shown = f"{right[name]:.2f}" if name in right else None
             faster = _faster(rivals[name], timing) if name in rivals else None
             section.rows.append([pair.name, name, shown, timing.best, timing.spread, faster])
-    section.checks += [_check(pair, one, right) for one in programs if one.exact and theirs]
+    section.checks += [_check(pair, one, right) for one in PROGRAMS if one.exact and theirs]
     section.raw[pair.name] = {"accuracy": right, "seconds": {name: one.seconds for name, one in timings.items()}}
 
 
@@ -127,7 +128,7 @@ def _accuracy(bench: Bench, section: Section, pair: Pair, name: str, tester: Pee
 
 
 def _faster(theirs: Timing, mine: Timing) -> Cell:
-    """Times as fast; of whom was stopped, the least it can be."""
+    """Times as fast; if the other was stopped, the least it can be."""
     if theirs.failure and "stopped" in theirs.failure and not theirs.seconds:
         return f"> {PATIENCE / mine.best:.3g}"
     return ratio(theirs.best, mine.best)
@@ -143,9 +144,9 @@ def _check(pair: Pair, one: Program, right: dict[str, float]) -> Check:
 
 
 def _rounds(bench: Bench, jobs: dict[str, Callable[[], float]]) -> dict[str, Timing]:
-    """All by turns; after the first round only those that are soon done."""
+    """All by turns; after the first round only those that are soon done, and none in a hurry."""
     timings = interleave(jobs, 1, bench.say)
-    soon = {name: job for name, job in jobs.items() if timings[name].best < LONG}
+    soon = {name: job for name, job in jobs.items() if timings[name].best < LONG and not bench.quick}
     for name, timing in interleave(soon, bench.repeat - 1, bench.say).items():
         timings[name].seconds += timing.seconds
         timings[name].failure = timing.failure
