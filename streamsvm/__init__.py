@@ -13,8 +13,11 @@ The rooms, in the order data travels:
     feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/scaling),
                     which rows are held out (holdout)
     groups          all rows of finite data, for solvers that go over them again and again (cached_groups)
-    solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of
-    model           weights and how they came about; evaluate measures them
+    solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of;
+                    solvers/many has the online ones for more than two classes, lanes what these share
+    judging         scores of rows that were not learned (progressive, holdout, fold_groups), kept in a score_sample:
+                    calibration makes probabilities of them, thresholds says where to decide
+    model           weights and how they came about; scoring has the scores, evaluate and metrics/ measure them
     checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
                     at once (runs has what they share); config says what they may be (reading turns it into streams),
