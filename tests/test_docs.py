@@ -33,6 +33,7 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.timeout(900)  # where nothing is compiled yet, every command compiles its kernels
 @pytest.mark.skipif(os.name != "posix", reason="shell")
 def test_readme_commands(project):
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
