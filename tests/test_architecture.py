@@ -18,7 +18,7 @@ TREES = {module: ast.parse((ROOT / module).read_text(encoding="utf-8")) for modu
 
 # Third-party libraries enter by one door each.
 DOORS = {
-    "numba": ("jit.py", "lanes.py"),
+    "numba": ("jit.py", "lanes.py", "wide_lanes.py"),
     "llvmlite": ("jit.py", "lanes.py"),
     "fsspec": ("io/parts.py",),
     "pyarrow": ("io/",),
@@ -48,6 +48,7 @@ ROOMS = {
     "batch": {"jit"},
     "lanes": {"jit"},
     "rows": {"jit"},
+    "wide_lanes": {"jit", "lanes", "rows"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},
@@ -63,7 +64,7 @@ ROOMS = {
     "io/names_file": {"errors", "io/files"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"pool"},
-    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle"},
+    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
     "features": SMALL | {"cells", "hashing", "rows"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
