@@ -49,6 +49,7 @@ ROOMS = {
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
     "rows": {"jit"},
+    "wide_lanes": {"jit", "lanes", "rows"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},

@@ -28,9 +28,7 @@ from streamsvm.wide_lanes import add_wide_multiples, add_wide_products, lanes_ad
 FEW, LANES = 4, 8  # lanes of the only part of so few classes, and of a part of more
 CACHE_LINE = 64  # bytes
 PIECE = 1 << 12  # features, or rows, that are looked at together
-CALM = (
-    0.1  # of the steepest slope of a pass: rows with more against a move rest, too early at times, until the next scan
-)
+CALM = 0.1  # of the steepest slope of a pass: with more against a move rows rest, some of them too early, until a scan
 
 
 def lanes_for(classes: int) -> int:

@@ -142,6 +142,8 @@ def cs_sweep(
                 for k in range(part * n, min(part * n + n, classes)):
                     awake[count] = k
                     count += 1
+        if count == 0:
+            continue
         top, bottom, mean = -math.inf, math.inf, 0.0
         for k in awake[:count]:
             v[k] += 0.0 if k == own else loss.margin
@@ -185,16 +187,21 @@ def step(v, alphas, own, q, awake, gaps, factors):
             gaps[count] = gap
             count += 1
     level = simplex_level(gaps, count, q)
-    gained, left = 0.0, 1.0
+    others, left = 0.0, 1.0
     for k in awake:
-        whole = 1.0 if k == own else 0.0
-        gap = v[k] + q * (whole - alphas[k]) - top
+        gap = v[k] + q * ((1.0 if k == own else 0.0) - alphas[k]) - top
         if q > 0.0:
             share = min(1.0, max(0.0, gap - level) / q)
         else:  # nothing holds it back: all to the first of the best
             share = left if gap == 0.0 else 0.0
             left -= share
-        moved = whole - share
+        factors[k] = share
+        others += 0.0 if k == own else share
+    gained = 0.0
+    for k in awake:
+        moved = 0.0 - factors[k]
+        if k == own:  # 1 - share, but exact where that is small
+            moved = min(1.0, others) if factors[k] > 0.0 else 1.0
         change = moved - alphas[k]
         gained -= change * (v[k] + 0.5 * q * change)
         alphas[k] = moved

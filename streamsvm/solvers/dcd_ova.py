@@ -82,8 +82,9 @@ class DcdOva(ClassDescent):
         high, low, l2 = self._numbers[:, HIGHEST], self._numbers[:, LOWEST], self.problem.l2
         self._numbers[:, HIGH] = np.where(high > 0.0, CALM * high, math.inf)
         self._numbers[:, LOW] = np.where(low < 0.0, CALM * low, -math.inf)
-        self._dual += l2 * self._numbers[:, GAINED].reshape(-1)[: self.classes]
-        seen = l2 * float(self._numbers[:, SEEN].sum())
+        gained, seen_by_class = (self._numbers[:, what].reshape(-1)[: self.classes] for what in (GAINED, SEEN))
+        self._dual += l2 * gained
+        seen = l2 * float(seen_by_class.sum())
         return seen / max(float(self._dual.sum()) + seen, 1e-300)
 
     def _between(self, alpha: Float64s) -> Bools:

@@ -35,6 +35,7 @@ FORGET = 0.5  # what the mean keeps of earlier passes with each new one
 SCAN_AFTER = 10  # passes at most
 SCAN_AT = 10.0  # or when the gap seems to be so many times smaller than at the last scan, or as small as wanted
 SEEMS = 1.25  # the gap seen row by row is of weights that jump about, and so larger than that of their mean
+LOOK = 1 << 12  # rows whose dual variables are copied to look at them
 TABLES = 32  # bytes for each weight: w, its mean, the better one, and the model that is made of it
 
 RESTS, STAYS = np.uint8(1), np.uint8(2)  # marks of rows that need not be loaded
@@ -241,7 +242,9 @@ class Descent(BatchSolver):
 
     def _keep(self, block: Block, staying: Block, every: int = 1) -> None:
         """Copy rows of a block between their bounds, or every so-manieth, to those that stay, if there is room."""
-        chosen = np.flatnonzero(self._between(self.alpha[block.numbers[: block.rows]]))
+        pieces = (block.numbers[a : min(a + LOOK, block.rows)] for a in range(0, block.rows, LOOK))
+        between = [self._between(self.alpha[numbers]) for numbers in pieces]
+        chosen = np.flatnonzero(np.concatenate(between)) if between else np.empty(0, np.int64)
         staying.take(block.batch, block.numbers, chosen[self.passes % every :: every])
 
     def _sweep(self, block: Block, seed: int, *, first: bool = True, mark: bool = True) -> None:
