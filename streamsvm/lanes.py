@@ -245,13 +245,13 @@ else:
         """An instruction for one operand, lane by lane."""
 
         def typing(typing_context: Any, lanes: Any) -> Any:
-            def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 whole = f"{name}.v{lanes.count}f{8 * SIZES[lanes.dtype]}"
                 kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
                 known = builder.module.globals.get(whole)
                 return builder.call(known or ir.Function(builder.module, kind, whole), arguments)
 
-            return lanes(lanes), call
+            return lanes(lanes), lower
 
         return intrinsic(typing)
 

@@ -103,7 +103,7 @@ def gather_due(vector, clocks, indices, a, size, stride, lane, part, n, terms, w
 
 @inlined
 def use(vector, clocks, indices, values, a, size, stride, lane, part, n, c, terms, w, numbers):
-    """r_j and w_j after the row, in lanes whose slope is not zero."""
+    """r_j and w_j after the row, in lanes whose slope is not zero; the others keep their roots, as in ftrl.py."""
     eta0, t, _, _, delta = terms
     slopes = row_part(SLOPE, lane, part, n, numbers)
     moving, parts = slopes != 0.0, in_single(math.sqrt(c) * slopes)
@@ -119,7 +119,7 @@ def use(vector, clocks, indices, values, a, size, stride, lane, part, n, c, term
         grown = root_of(roots * roots + g * g)
         before = choose(moving, load_lanes(w, k * np.uint64(len(part)), part), before)
         store_lanes(vector, j + lane, before - steps * values[a + k] / (grown + delta))
-        store_lanes(vector, j + n + lane, choose(moving, grown, roots))
+        store_lanes(vector, j + n + lane, grown)
         if clocks is not None:
             store_lanes(clocks, clock, choose(moving, t, used))
 

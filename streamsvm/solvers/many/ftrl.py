@@ -88,7 +88,8 @@ def gather_led(vector, indices, a, size, lane, part, n, terms, w):
 
 @inlined
 def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, w, numbers):
-    """z_j -= c g - sigma w_j and n_j += c g^2, in lanes whose slope is not zero."""
+    """z_j -= c g - sigma w_j and n_j += c g^2, in lanes whose slope is not zero; in the others a root stays as it is,
+    since sqrt(r^2) = r for every float32 r that is a root of one."""
     stride, width = n << ONE, np.uint64(len(part))
     slopes = row_part(SLOPE, lane, part, n, numbers)
     moving, parts = slopes != 0.0, in_single(math.sqrt(c) * slopes)
@@ -100,7 +101,7 @@ def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, w, number
         grown = root_of(roots * roots + g * g)
         moves = load_lanes(w, k * width, part) * ((grown - roots) * speed) - steps * values[a + k]
         store_lanes(vector, j, z + choose(moving, moves, np.float32(0.0)))
-        store_lanes(vector, j + n, choose(moving, grown, roots))
+        store_lanes(vector, j + n, grown)
 
 
 @kernel
