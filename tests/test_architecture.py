@@ -49,7 +49,6 @@ ROOMS = {
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
     "rows": {"jit"},
-    "wide_lanes": {"jit", "lanes", "rows"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},
