@@ -20,6 +20,7 @@ from streamsvm.score_sample import ScoreSample
 from streamsvm.thresholds import choose_thresholds
 
 EVERY = 10  # rows of which one is held out where nothing else is said
+FEWEST = 20  # rows that tell anything
 
 Note = Callable[[str], None]
 
@@ -65,13 +66,15 @@ def judge(model: Model, sample: ScoreSample | None, settings: Settings, note: No
     if sample is None:
         return
     on = "held-out" if settings.data.holdout else "progressive" if once(settings) else "left-out"
-    kind = calibration_kind(settings)
+    kind, costs = calibration_kind(settings), costs_of(settings, model)
+    if sample.rows < FEWEST or len(set(sample.codes().tolist())) < 2:
+        if asked(settings):
+            note(f"warning: no probabilities or thresholds: {sample.rows:,} rows to judge by, of one class or too few")
+        return
     if kind != "none":
         model.calibration = fit_calibration(kind, sample, on)
-        if model.calibration is None and asked(settings):
-            note(f"warning: no probabilities: {sample.rows:,} rows of one class, or too few, were not learned from")
     if settings.threshold.by != "none":
-        model.thresholds = choose_thresholds(sample, settings.threshold.by, costs_of(settings, model))
+        model.thresholds = choose_thresholds(sample, settings.threshold.by, costs)
 
 
 def costs_of(settings: Settings, model: Model) -> Float64s | None:
