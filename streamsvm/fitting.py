@@ -29,7 +29,7 @@ from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
-from streamsvm.solvers import BATCH_SOLVERS, ClassDescent, make_batch_solver, make_class_solver
+from streamsvm.solvers import BATCH_SOLVERS, class_weight_bytes, make_batch_solver, make_class_solver
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
 FEW_FEATURES = 1000  # with fewer, and
@@ -170,7 +170,7 @@ class Fitting(Run):
 
     def _refuse_if_too_wide(self, name: str, memory: int, classes: int) -> None:
         """ConfigError or DataError, before anything is allocated, if the weights alone exceed the budget."""
-        each = ClassDescent.weight_bytes_for(classes) if classes else BATCH_SOLVERS[name].weight_bytes
+        each = class_weight_bytes(classes) if classes else BATCH_SOLVERS[name].weight_bytes
         if each * self.groups.width <= memory:
             return
         bits = max(1, (memory // each).bit_length() - 1)

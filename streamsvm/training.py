@@ -27,7 +27,7 @@ from streamsvm.reading import make_source, test_stream, training_passes, trainin
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, loss_sums
-from streamsvm.solvers import ManyClasses, OnlineSolver
+from streamsvm.solvers import OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
 from streamsvm.stream import Stream
 
@@ -195,8 +195,7 @@ class _Training(OnlineRun):
 
     def learn_visit(self, visit: Visit) -> None:
         solver, (batch, order, held) = self.solver, visit
-        if isinstance(solver, ManyClasses):
-            solver.admit(len(self.feed.classes.names))
+        solver.admit(len(self.feed.classes.names))
         try:
             if held is None:
                 solver.learn(batch, order)

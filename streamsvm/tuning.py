@@ -28,7 +28,7 @@ from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
-from streamsvm.solvers import SOLVERS, ManyClasses, OnlineSolver, make_solver
+from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
 from streamsvm.training import Outcome, checkpointed, finish, solver_options
@@ -132,8 +132,7 @@ class Single:
         self.diverged = False
 
     def admit(self, classes: int) -> None:
-        if isinstance(self._solver, ManyClasses):
-            self._solver.admit(classes)
+        self._solver.admit(classes)
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
         self._unless_diverged(self._solver.learn, batch, order)

@@ -9,12 +9,9 @@ from streamsvm.solvers.asgd import Asgd
 from streamsvm.solvers.base import OnlineSolver, Problem
 from streamsvm.solvers.batch import BatchSolver, Surroundings
 from streamsvm.solvers.bmrm import Bmrm
-from streamsvm.solvers.class_solvers import make_class_solver
 from streamsvm.solvers.dcd import Dcd
-from streamsvm.solvers.dcd_classes import ClassDescent
 from streamsvm.solvers.folos import Folos
 from streamsvm.solvers.ftrl import Ftrl
-from streamsvm.solvers.many import ManyClasses, make_many
 from streamsvm.solvers.newton import Newton
 from streamsvm.solvers.ocas import Ocas
 from streamsvm.solvers.pegasos import Pegasos
@@ -43,6 +40,30 @@ def make_batch_solver(name: str, problem: Problem, groups: Groups, around: Surro
     return BATCH_SOLVERS[name](problem, groups, around, **options)
 
 
+# Kernels for several classes are loaded when there are several: a run on two is not to wait for them.
+
+
+def make_many(rule: str, name: str, problem: Problem, **options: Any) -> OnlineSolver:
+    """The online solver of that name for several classes, by this rule."""
+    from streamsvm.solvers import many
+
+    return many.make_many(rule, name, problem, **options)
+
+
+def make_class_solver(rule: str, problem: Problem, groups: Groups, around: Surroundings, classes: int) -> BatchSolver:
+    """The solver of finite data that learns so many classes by this rule."""
+    from streamsvm.solvers import class_solvers
+
+    return class_solvers.make_class_solver(rule, problem, groups, around, classes)
+
+
+def class_weight_bytes(classes: int) -> int:
+    """Bytes that such a solver needs at least for each feature."""
+    from streamsvm.solvers.dcd_classes import ClassDescent
+
+    return ClassDescent.weight_bytes_for(classes)
+
+
 __all__ = [
     "BATCH_SOLVERS",
     "SOLVERS",
@@ -53,8 +74,6 @@ __all__ = [
     "Dcd",
     "Folos",
     "Ftrl",
-    "ClassDescent",
-    "ManyClasses",
     "Newton",
     "Ocas",
     "OnlineSolver",
@@ -62,6 +81,7 @@ __all__ = [
     "Sgd",
     "Sgdqn",
     "Zhang",
+    "class_weight_bytes",
     "make_batch_solver",
     "make_class_solver",
     "make_many",

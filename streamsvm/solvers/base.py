@@ -160,6 +160,10 @@ class OnlineSolver(ABC):
         """
         return None
 
+    def admit(self, classes: int) -> None:
+        """So many classes are known now; only solvers of more than two have use for that."""
+        return None
+
     # What users of a solver call.
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
