@@ -37,7 +37,12 @@ from streamsvm.model import Model
 FREE = (
     *("checkpoint", "output", "data.test", "run.memory", "run.threads"),
     *("data.max_bad_rows", "data.max_line", "data.max_expansion"),
+    *(
+        f"follow.{name}"
+        for name in ("until_idle", "idle", "stop_after", "rotate_wait", "poll", "compressed", "metrics")
+    ),
 )
+UNUSED = {"train": ("tune", "follow"), "tune": ("follow",), "follow": ("tune",)}  # settings of other commands
 FIRST_RETRY = 1.0  # seconds; twice as long after each further failure
 STATE = "state."  # what the names of a state's arrays begin with
 
@@ -90,6 +95,8 @@ def standing_text(standing: Mapping[str, Any]) -> str:
     """pass 2 of 5, 3,000,000 examples"""
     if standing["stage"] == "prepare":
         return "reading the data before the first pass"
+    if not standing["passes"]:
+        return f"{standing['examples']:,} examples"
     whole = "all passes done" if standing["stage"] == "learned" else f"pass {standing['pass']} of {standing['passes']}"
     return f"{whole}, {standing['examples']:,} examples"
 
@@ -115,6 +122,7 @@ class Checkpoints:
         }
         self._taken = False  # whether the place is ours
         self._last = ""  # the newest one, in words: where it stands, and its name
+        self.kept_at: float | None = None  # when it was written, by time.monotonic()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._begun = self._failing = 0.0  # when the last attempt began; since when they fail
@@ -194,8 +202,7 @@ class Checkpoints:
         old, new = run["versions"], self._run["versions"]
         if old["streamsvm"] != new["streamsvm"]:
             faults.append(f"it was written by streamsvm {old['streamsvm']}, this is {new['streamsvm']}")
-        unused = ("tune",) if run["command"] == "train" else ()
-        faults += differences(run["config"], self._run["config"], (*FREE, *unused))
+        faults += differences(run["config"], self._run["config"], (*FREE, *UNUSED.get(run["command"], ())))
         changed = identity_difference(run["sources"], self._run["sources"])
         faults += [changed] if changed else []
         if faults:
@@ -257,6 +264,7 @@ class Checkpoints:
                     self._taken = True
                 snapshot.sync()
                 self._last = f"{text}, in {self._files.write(metadata, arrays)}"
+                self.kept_at = time.monotonic()
             except BaseException as error:
                 self._error = error
 

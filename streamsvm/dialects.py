@@ -52,10 +52,7 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
     features = settings.features
     given = features.hash_bits or features.dim or features.ngrams > 1
     if initial is not None and not given and not _columns_mentioned(settings):
-        dialect = serving_dialect(settings, source, initial, labelled=True)
-        if isinstance(dialect, libsvm.Dialect) and initial.recipe.get("dim"):
-            dialect = dialect._replace(limit=initial.recipe["dim"])
-        return Plan(dialect, _features(dialect, _features_only(initial.recipe), settings))
+        return plan_of_model(settings, source, initial)
     if format == "libsvm":
         _refuse_columns(settings, format)
         dialect = libsvm.Dialect(
@@ -65,6 +62,14 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
     if format == "vw":
         return _vw_plan(settings, first_labels(source))
     return _table_plan(settings, source, format, note)
+
+
+def plan_of_model(settings: Settings, source: Source, model: Model) -> Plan:
+    """How to read data in the way in which that of a model was read, to learn more."""
+    dialect = serving_dialect(settings, source, model, labelled=True)
+    if isinstance(dialect, libsvm.Dialect) and model.recipe.get("dim"):
+        dialect = dialect._replace(limit=model.recipe["dim"])
+    return Plan(dialect, _features(dialect, _features_only(model.recipe), settings))
 
 
 def first_labels(source: Source) -> tuple[float, ...]:

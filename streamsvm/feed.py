@@ -56,6 +56,7 @@ class Feed:
         self.bytes = 0
         self._bytes_before = 0  # those of earlier passes
         self._pass_rows = 0
+        self.unknown = 0  # rows of unknown classes that were skipped
         self._watch: FirstRows | None = None
         self.preparing = True  # whether data is read to find out something, and not to learn
         self._restored = False  # whether the next pass is the rest of one
@@ -230,6 +231,8 @@ class Feed:
                 else:
                     self.bytes = self._bytes_before + self._passes.stream.tally.bytes
                 yield visit
+        if self._passes.stream.source.endless:
+            return  # there may be more later
         if self.scaling is not None:
             self.scaling.freeze()
         if self._watch is not None:
@@ -258,12 +261,28 @@ class Feed:
             held = np.signbit(batch.weights)
             batch = batch._replace(weights=np.abs(batch.weights))
         before = len(self.classes.names)
-        batch = self.classes.encode(batch)
+        stream = self._passes.stream
+        batch = self._known_only(batch) if stream.source.endless and stream.skip_bad else self.classes.encode(batch)
         if self.class_weights is not None:
             if self.classes.growing and len(self.classes.names) > before:
                 self._weigh_more_classes()
             batch = self.class_weights.apply(batch)
         return batch, held
+
+    def _known_only(self, batch: Batch) -> Batch:
+        """The batch with class codes; rows of a class that is not known have no weight, and are counted as bad."""
+        while True:
+            try:
+                return self.classes.encode(batch)
+            except UndeclaredClassError as error:
+                strange = batch.labels == np.float32(error.label)
+                if not self.unknown:
+                    self._note(f"warning: {self.place(self._pass_rows + error.row + 1)}: skipped: {error}")
+                self.unknown += int(strange.sum())
+                batch = batch._replace(
+                    labels=np.where(strange, np.float32(np.nan), batch.labels),
+                    weights=np.where(strange, np.float32(0.0), batch.weights),
+                )
 
     def _weigh_more_classes(self) -> None:
         if self._balanced and self.class_weights is not None:
@@ -304,6 +323,7 @@ class Feed:
             "bytes": self.bytes,
             "bytes_before": self._bytes_before,
             "pass_rows": self._pass_rows,
+            "unknown": self.unknown,
         }
         if self.scaling is not None:
             state["scaling"] = self.scaling.state()
@@ -320,6 +340,7 @@ class Feed:
         self._totals = dict(state["totals"]) if state["totals"] is not None else None
         self.features, self.bytes = state["features"], state["bytes"]
         self._bytes_before, self._pass_rows = state["bytes_before"], state["pass_rows"]
+        self.unknown = state["unknown"]
         if self.scaling is not None:
             self.scaling.restore(state["scaling"])
         self.class_weights = self._new_class_weights()

@@ -234,7 +234,7 @@ class Passes:
 
         If that is gone it is written again, and `tick` is called after each batch.
         """
-        self.stream.tally = Tally.restored(state["tally"])
+        self.stream.tally = Tally.restored(state["tally"], self.stream.source)
         if self.stream.names is not None:
             self.stream.names.restore(state["names"])
         if not state["caching"]:
@@ -290,7 +290,7 @@ class Passes:
     def _source_rows(self) -> Batches:
         """The rows of the source, or the rest of them."""
         restored, self._restored = self._restored, None
-        return self.stream.in_order(Tally.restored(restored["tally"]) if restored else None)
+        return self.stream.in_order(Tally.restored(restored["tally"], self.stream.source) if restored else None)
 
     def _cached_rows(self) -> Batches:
         """The rows of the cache in their order, from the one on that comes next."""

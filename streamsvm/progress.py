@@ -1,5 +1,6 @@
 """What a run tells about itself while it goes on. Solvers never print: whoever runs them listens."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -23,6 +24,7 @@ class Progress(NamedTuple):
     objective: float | None = None
     dual: float | None = None  # no weights have an objective below
     gap: float | None = None  # relative to the objective
+    recent: Mapping[str, float | None] | None = None  # of a log that is followed: how it goes now
 
 
 class Listener(Protocol):

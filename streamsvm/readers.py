@@ -14,12 +14,13 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from streamsvm.batch import Bytes
+from streamsvm.batch import Bytes, empty_batch
 from streamsvm.cells import WORD
 from streamsvm.errors import DataError
 from streamsvm.features.names import Names, see_vw
 from streamsvm.io import csv, jsonl, libsvm, vw
 from streamsvm.io.decimals import PADDING
+from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.parts import Part
 from streamsvm.io.source import Block, Origin, Position, Source, last_newline
@@ -29,6 +30,7 @@ from streamsvm.tables import Room, TableDialect, TableRows, clear, refuse_absent
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 MOST_ROWS = 16384  # in a piece of a file of records
 HEADER = 1 << 24  # bytes in which the header of a file of text must end
+FILES = 64  # of which the columns are known at a time
 
 Dialect = libsvm.Dialect | vw.Dialect | TableDialect
 
@@ -41,7 +43,7 @@ class Piece(Protocol):
     @property
     def size(self) -> int: ...  # stored bytes, or those of text
     @property
-    def after(self) -> Position: ...
+    def after(self) -> Position | Marks: ...
 
 
 Some = TypeVar("Some", bound=Piece)
@@ -53,7 +55,8 @@ class Reader(ABC, Generic[Some]):
     tokens: Tokens
 
     @abstractmethod
-    def pieces(self, start: Position) -> Iterator[Some]: ...
+    def pieces(self, start: Any) -> Iterator[Some]:
+        """The pieces from a position on that the source has given."""
 
     @abstractmethod
     def parse(self, piece: Some) -> Parsed: ...
@@ -162,8 +165,7 @@ class CsvText(TextFormat):
         self._table = TableRows(dialect)
         self._options = dialect.csv
         self.cost = 12 + 12 * len(dialect.recipe.interactions) // max(len(dialect.recipe.columns), 1)
-        self._file: CsvFile | None = None
-        self._blank = False  # whether the file had nothing but blank lines up to here
+        self._files: dict[int, CsvFile] = {}  # by their number
 
     def cut(self, buffer: bytearray, filled: int) -> int:
         return csv.cut_rows(buffer, filled, self._options.delimiter, self._options.quote)
@@ -173,25 +175,28 @@ class CsvText(TextFormat):
 
     def begin(self, source: Source, block: Block) -> CsvFile:
         """The columns of the block's file, which its first block has, or which must be looked up."""
-        number = block.after.part - (1 if block.after.offset == 0 else 0)
-        begins = block.origin.offset == 0 or self._blank
+        file = self._files.pop(block.part, None)
+        begins = block.origin.offset == 0 or (file is not None and file.layout is EMPTY)
         if begins:
             with memoryview(block.buffer) as view:
                 text = bytes(view[: min(block.size, HEADER)])
-            self._file = self._looked_at(block.origin.url, text)
-        elif self._file is None:
-            self._file = self._looked_at(block.origin.url, source.head(HEADER, number))
-        return self._file if begins else self._file._replace(header=0, header_lines=0)
+            file = self._looked_at(block.origin.url, text)
+        elif file is None:
+            file = self._looked_at(block.origin.url, source.head(HEADER, block.part))
+        self._files[block.part] = file
+        if len(self._files) > FILES:
+            del self._files[next(iter(self._files))]
+        return file if begins else file._replace(header=0, header_lines=0)
 
     def _looked_at(self, shown: str, text: bytes) -> CsvFile:
         options = self._options
         names, header, lines = csv.first_row(text, options.delimiter, options.quote)
-        self._blank = not text.removeprefix(csv.BOM).strip(b"\r\n")
-        if self._blank:
+        if not text.removeprefix(csv.BOM).strip(b"\r\n"):
             return CsvFile(EMPTY, [], len(text), text.count(b"\n"))
-        if not options.header:
-            names, header, lines = self._headerless(len(names)), len(csv.BOM) if text.startswith(csv.BOM) else 0, 0
         wanted = [want.name for want in self._table.wants]
+        continued = bool(options.fields) and not set(names) & set(wanted)  # a log that goes on without its header
+        if not options.header or continued:
+            names, header, lines = self._headerless(len(names)), len(csv.BOM) if text.startswith(csv.BOM) else 0, 0
         absent = [place for place, name in enumerate(wanted) if name not in names]
         twice = next((name for name in wanted if names.count(name) > 1), None)
         if twice is not None:
@@ -277,7 +282,7 @@ class TextPiece(NamedTuple):
         return self.block.size
 
     @property
-    def after(self) -> Position:
+    def after(self) -> Position | Marks:
         return self.block.after
 
 
@@ -301,12 +306,14 @@ class TextReader(Reader[TextPiece]):
         self._skip = skip
         self._slots = _Slots(self._block_size, self.tokens, format)
 
-    def pieces(self, start: Position) -> Iterator[TextPiece]:
+    def pieces(self, start: Any) -> Iterator[TextPiece]:
         stopped = lambda: self.tokens.stopped  # noqa: E731
         for block in self._source.blocks(self._block_size, self._slots, stopped, start, self._format.cut):
-            yield TextPiece(block, self._format.begin(self._source, block))
+            yield TextPiece(block, self._format.begin(self._source, block) if block.size else None)
 
     def parse(self, piece: TextPiece) -> Parsed:
+        if not piece.size:
+            return Parsed(empty_batch(), 0, [])
         slot = self._slots.of(piece.block.buffer)
         return self._format.parse(slot.array, piece.block, piece.known, slot.room, self._skip)
 
@@ -317,6 +324,8 @@ class TextReader(Reader[TextPiece]):
         return f"{piece.origin.url}:{line}"
 
     def note_names(self, piece: TextPiece, names: Names) -> None:
+        if not piece.size:
+            return
         slot = self._slots.of(piece.block.buffer)
         self._format.note_names(slot.array, slot.room, names)
 
@@ -355,7 +364,7 @@ class RecordReader(Reader[RecordPiece]):
         self.tokens = Tokens(in_flight)
         self._free: list[Room] = []
 
-    def pieces(self, start: Position) -> Iterator[RecordPiece]:
+    def pieces(self, start: Any) -> Iterator[RecordPiece]:
         for number in self._source.parts_from(start):
             part = self._source.parts[number]
             rows = start.offset if number == start.part else 0

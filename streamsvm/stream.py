@@ -9,6 +9,7 @@ memory. Rows are numbered before a sample is taken: `limit` and the tally count 
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
 from streamsvm.io import libsvm
+from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.source import Origin, Position, Source
 from streamsvm.pool import ordered
@@ -69,7 +71,8 @@ class Tally:
         self.bad_rows = 0
         self.faults: list[str] = []
         self.origin = Origin("", 0, 1)
-        self.position = Position()
+        self.position: Position | Marks = Position()
+        self.ahead = 0  # rows after that position that were handed on: the limit was among the rows of a block
         self.whole = True  # False when the last rows are only those before a bad one: there is no going on from here
 
     def state(self) -> dict[str, Any]:
@@ -77,9 +80,10 @@ class Tally:
         return {**vars(self), "faults": list(self.faults)}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> "Tally":
+    def restored(cls, state: dict[str, Any], source: Source) -> "Tally":
         tally = cls()
-        vars(tally).update(state, origin=Origin(*state["origin"]), position=Position(*state["position"]))
+        position = source.position_of(state["position"])
+        vars(tally).update(state, origin=Origin(*state["origin"]), position=position)
         tally.faults = list(state["faults"])
         return tally
 
@@ -143,7 +147,7 @@ class Stream:
     def in_order(self, done: Tally | None = None) -> Batches:
         """One pass in the order of the source, whatever `shuffle` says; the rest of one, if some of it is done."""
         self.tally = done or Tally()
-        if self.tally.rows == self.limit:
+        if self.limit is not None and self.tally.rows >= self.limit:
             return
         reader = self._reader()
         start = self.tally.position
@@ -163,7 +167,7 @@ class Stream:
                 self.tally.whole = error is None
                 if self.sample is not None:
                     batch = sampled(batch, self.sample, self.seed, self.tally.rows - batch.rows)
-                if batch.rows:
+                if batch.rows or self.source.endless:
                     yield batch
                 if error:
                     raise error
@@ -178,25 +182,34 @@ class Stream:
             memory=self.reading.memory // SHARES,
             threads=self.reading.workers,
             block_size=self.reading.block_size,
-            skip=self.max_bad_rows if self.skip_bad else 0,
+            skip=(sys.maxsize if self.source.endless else self.max_bad_rows) if self.skip_bad else 0,
         )
 
     def _account(self, reader: Reader[Any], piece: Piece, parsed: Parsed) -> tuple[Batch, DataError | None]:
         """Count the piece and number its lines: its rows up to the limit, and what is wrong with the row after them."""
         tally = self.tally
         batch, faults = parsed.batch, parsed.faults
-        first = 1 if piece.origin.offset == 0 else tally.origin.line
-        tally.origin = Origin(piece.origin.url, piece.origin.offset + piece.size, first + parsed.lines)
+        first = piece.origin.line or (1 if piece.origin.offset == 0 else tally.origin.line)
+        if piece.size:
+            tally.origin = Origin(piece.origin.url, piece.origin.offset + piece.size, first + parsed.lines)
+        before, done = tally.position, min(tally.ahead, batch.rows)
         tally.position = piece.after
         tally.bytes += piece.size
+        if done:  # by the run before, up to its limit
+            tally.ahead -= done
+            batch = batch.slice(done, batch.rows)
+            faults = [fault._replace(row=fault.row - done) for fault in faults if fault.row >= done]
         if self.limit is not None and batch.rows >= self.limit - tally.rows:
-            batch = batch.slice(0, self.limit - tally.rows)
+            left = self.limit - tally.rows
+            if batch.rows > left:
+                tally.position, tally.ahead = before, done + left
+            batch = batch.slice(0, left)
             faults = [fault for fault in faults if fault.row < batch.rows]
         for fault in faults:
             message = f"{reader.place(piece, first + fault.line)}: {fault.message}"
             if not self.skip_bad:
                 return self._counted(batch), DataError(message)
-            if tally.bad_rows == self.max_bad_rows:
+            if tally.bad_rows >= self.max_bad_rows and not (self.source.endless and tally.bad_rows <= tally.rows):
                 more = f" (more than {self.max_bad_rows} bad rows skipped: data.max_bad_rows)"
                 return self._counted(batch.slice(0, fault.row)), DataError(message + more)
             tally.bad_rows += 1

@@ -58,7 +58,7 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     started = time.perf_counter()
     settings = with_rows_to_judge(chosen_solver(settings, listener), listener.note)
     with checkpointed(settings, "train", listener) as (passes, checkpoints):
-        kind = Fitting if whole_data(settings) else _Training
+        kind = Fitting if whole_data(settings) else TrainingRun
         run = kind(settings, passes, checkpoints, listener, started)
         run.learn()
         model = run.model()
@@ -120,7 +120,7 @@ def solver_options(settings: Settings, initial: Model | None = None) -> dict[str
     return options
 
 
-class _Training(OnlineRun):
+class TrainingRun(OnlineRun):
     """One training run: a solver, and what is told about it."""
 
     def __init__(

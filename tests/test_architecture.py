@@ -133,6 +133,10 @@ ROOMS = {
     }
     | SMALL
     | TERMS,
+    "following": {"checkpoint", "config", "dialects", "exposition", "feed", "holdout", "interrupts", "io", "judging"}
+    | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
+    | {"tables", "training"}
+    | SMALL,
     "tuning": {
         "checkpoint",
         "config",

@@ -178,7 +178,8 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
     elif position["url"] and found["stage"] != "learned":
         where = f"line {position['line']:,} (byte {position['byte']:,} of its text)"
         lines.append(f"reading  {position['url']}, {where}")
-    lines += [f"source   {url} ({size:,} bytes)" for url, size, *_ in found["sources"][:10]]
+    for url, size, *_ in found["sources"][:10]:
+        lines.append(f"source   {url}" + (f" ({size:,} bytes)" if size is not None else ""))
     return lines
 
 

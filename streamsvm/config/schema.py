@@ -266,6 +266,36 @@ class CheckpointSettings(Section, title="checkpoint"):
     )
 
 
+class FollowSettings(Section, title="follow"):
+    """How `streamsvm follow` reads logs that are still being written, and how it learns from them."""
+
+    until_idle: bool = Field(
+        default=False, description="End when everything has been read, and no line has come for the time of idle."
+    )
+    idle: Duration = Field(default=5.0, description="Time without a new line after which logs count as idle.")
+    stop_after: Count | None = Field(
+        default=None, description="End after so many rows, those before a restart included."
+    )
+    rotate_wait: Duration = Field(
+        default=5.0, description="How long a renamed log may still get lines before the next file is begun."
+    )
+    poll: Duration = Field(default=0.25, description="Time between two looks at logs to which nothing happens.")
+    compressed: bool = Field(
+        default=False,
+        description="Read rotated files that are compressed too, if their lines were not learned before.",
+    )
+    window: Count = Field(
+        default=100_000, description="The recent rows over which loss, AUC and calibration are measured."
+    )
+    forget: Count | None = Field(
+        default=None,
+        description="Rows after which what was learned fades, for targets that move; null learns from all rows alike.",
+    )
+    metrics: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        default=None, description="Port of this machine on which Prometheus can read how it goes; 0 takes a free one."
+    )
+
+
 class TuneSettings(Section, title="tune"):
     """What `streamsvm tune` tries, all of it side by side in one reading of the data."""
 
@@ -316,6 +346,7 @@ class Settings(Section, title="streamsvm settings"):
         default=CheckpointSettings(), description="How a run can go on after a kill, or in short the directory."
     )
     tune: TuneSettings = Field(default=TuneSettings(), description="What streamsvm tune tries.")
+    follow: FollowSettings = Field(default=FollowSettings(), description="How streamsvm follow follows logs.")
 
     @property
     def multiclass_rule(self) -> str:

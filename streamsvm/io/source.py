@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsvm.errors import DataError, SourceError
 from streamsvm.io.compression import FIRST_MEMBER, HEAD, Inflated, Limits, MemberStart, promised, sniff
+from streamsvm.io.marks import Marks
 from streamsvm.io.parts import Part, find_parts, identified, open_part
 from streamsvm.io.urls import is_local, reason, scheme_of
 
@@ -47,7 +48,8 @@ class Block(NamedTuple):
     buffer: bytearray
     size: int
     origin: Origin
-    after: Position  # where reading goes on after this block
+    after: Position | Marks  # where reading goes on after this block
+    part: int  # the number of its file
 
 
 class Buffers(Protocol):
@@ -209,6 +211,8 @@ class _Input:
 class Source:
     """A recipe for reading lines."""
 
+    endless = False  # whether more may come later: then empty blocks are handed on while nothing comes
+
     def __init__(self, urls: list[str], *, limits: Limits = Limits(), max_line: int = 16_000_000) -> None:
         self.parts = find_parts(urls)
         self.limits = limits
@@ -252,6 +256,11 @@ class Source:
 
     def _not_again(self) -> str:
         return f"{self._once()} can be read only once, so a run on it cannot be resumed; save it as a file first"
+
+    @staticmethod
+    def position_of(plain: Any) -> Position | Marks:
+        """A position out of what JSON has made of it."""
+        return Position(*plain)
 
     def head(self, size: int, number: int = 0) -> bytes:
         """The first bytes of a part, decompressed; reading it later begins with them all the same."""
@@ -358,7 +367,7 @@ class Source:
                 self._refuse_long_lines(shown, offset, buffer, cut)
             if cut:
                 after = Position(start.part + 1) if ended else opened.position(offset + cut)
-                yield Block(buffer, cut, Origin(shown, offset, 0), after)
+                yield Block(buffer, cut, Origin(shown, offset, 0), after, start.part)
                 offset += cut
             else:
                 buffers.give_back(buffer)

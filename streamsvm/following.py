@@ -1,0 +1,404 @@
+"""The story of `follow`: logs that are still being written -> solver -> a model that is always there and up to date.
+
+It is a training run whose first pass never ends. Every line is learned once: the checkpoint holds what was learned and
+the places in all logs up to which it was, so a run that was killed goes on as if it had not been. Together with each
+checkpoint the model is written anew, under a temporary name first, so that a reader never sees half of one.
+
+The model is the one that `train` would give on the rows so far, but for what is measured on the most recent rows:
+probabilities, and the loss, AUC and calibration that are told.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from streamsvm import interrupts
+from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, state_of, understood
+from streamsvm.config import BatchSettings, Settings, expand, to_json_dict
+from streamsvm.dialects import Plan, plan_of_model, training_plan
+from streamsvm.errors import ConfigError, DataError, SourceError
+from streamsvm.exposition import Exposition
+from streamsvm.holdout import Holdout
+from streamsvm.interrupts import Interrupted
+from streamsvm.io.compression import Limits
+from streamsvm.io.follow import LogSource
+from streamsvm.io.generations import Generations
+from streamsvm.io.logs import Options
+from streamsvm.io.marks import Counts, Marks
+from streamsvm.judging import judge, wanted
+from streamsvm.model import Model, load_model
+from streamsvm.passes import Passes
+from streamsvm.progress import Listener, Progress, Silent
+from streamsvm.reading import make_reading, training_passes
+from streamsvm.recent import Recent
+from streamsvm.score_sample import ScoreSample
+from streamsvm.solvers import OnlineSolver
+from streamsvm.solvers.base import SEEN
+from streamsvm.stream import Stream
+from streamsvm.tables import TableDialect
+from streamsvm.training import Outcome, TrainingRun
+
+EVERY = 30.0  # seconds between two checkpoints, unless others are asked for
+PUBLISH = 1.0  # seconds between two looks at how it goes
+LINES = ("libsvm", "vw", "csv", "jsonl")  # formats that can be followed
+
+Note = Callable[[str], None]
+
+
+def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
+    """Learn from logs, as their lines come, until a signal, `follow.stop_after` or `follow.until_idle` ends it.
+
+    It goes on from its checkpoint, if there is one. Ctrl-C and SIGTERM raise `interrupts.Interrupted`, a
+    KeyboardInterrupt, after a last checkpoint.
+    """
+    started = time.perf_counter()
+    settings = follow_settings(settings)
+    with interrupts.noted(), followed(settings, listener) as (passes, checkpoints):
+        run = Following(settings, passes, checkpoints, listener, started)
+        with run.published():
+            run.learn()
+    return Outcome(run.final, run.result())
+
+
+# Settings.
+
+
+def follow_settings(settings: Settings) -> Settings:
+    """The settings, with what is different for a run that does not end."""
+    _refuse(settings)
+    checkpoint, data = settings.checkpoint, settings.data
+    kept: dict[str, Any] = {"resume": True}
+    if checkpoint.dir is None:
+        kept["dir"] = f"{settings.output.model}.checkpoint"
+    if "every" not in checkpoint.model_fields_set:
+        kept["every"] = EVERY
+    if "patience" not in checkpoint.model_fields_set:
+        kept["patience"] = None
+    read = {} if "on_bad_row" in data.model_fields_set else {"on_bad_row": "skip"}
+    return settings.model_copy(
+        update={
+            "checkpoint": checkpoint.model_copy(update=kept),
+            "data": data.model_copy(update=read),
+            "run": settings.run.model_copy(update={"cache": "off"}),
+        }
+    )
+
+
+def _refuse(settings: Settings) -> None:
+    """ConfigError, if something is asked for that a log cannot give."""
+    data, solver = settings.data, settings.solver
+    wrong = {
+        f"solver.name: {solver.name} goes over the data again and again, but a log comes once; use asgd, ftrl, ...": (
+            isinstance(solver, BatchSettings)
+        ),
+        "solver.passes: a log comes once": solver.passes != 1,
+        "penalty.C: the number of rows is not known; use --l2": settings.penalty.C is not None,
+        "data.holdout: rows are scored before they are learned, none need be held out": bool(data.holdout),
+        "data.shuffle: the lines of a log are learned in their order": data.shuffle not in ("auto", 0),
+        "data.limit: use follow.stop_after (--stop-after)": data.limit is not None,
+        "data.test: evaluate the model with streamsvm evaluate": bool(data.test),
+        "run.objective: a log cannot be read once more": settings.run.objective,
+        f"data.format: {data.format} files do not grow line by line": data.format not in ("auto", *LINES),
+        "output.model: name the file in which the model is kept": settings.output.model is None,
+        "checkpoint.every: a time is needed, after which the model is written": settings.checkpoint.every is None,
+    }
+    for message, is_wrong in wrong.items():
+        if is_wrong:
+            raise ConfigError(f"follow: {message}")
+    if not data.train:
+        raise ConfigError("there is no log to follow: name a file, or set data.train")
+
+
+# What is read.
+
+
+@contextmanager
+def followed(settings: Settings, listener: Listener) -> Iterator[tuple[Passes, Checkpoints]]:
+    """The one endless pass, and the checkpoints of the run."""
+    source = log_source(settings, listener.note)
+    stream = log_stream(settings, source, listener.note)
+    with (
+        Checkpoints(settings, "follow", source, listener.note) as checkpoints,
+        training_passes(settings, stream, checkpoints, listener.note) as passes,
+    ):
+        yield passes, checkpoints
+
+
+def log_source(settings: Settings, note: Note) -> LogSource:
+    follow, data = settings.follow, settings.data
+    limits = Limits(min(Limits().window, settings.run.memory // 3), data.max_expansion)
+    return LogSource(
+        [expand(url) for url in data.train or ()],
+        Options(follow.rotate_wait or 0.0, follow.compressed, limits),
+        max_line=data.max_line,
+        skip_long=data.on_bad_row == "skip",
+        until_idle=(follow.idle or 0.0) if follow.until_idle else None,
+        poll=max(follow.poll or 0.0, 0.01),
+        note=note,
+    )
+
+
+def log_stream(settings: Settings, source: LogSource, note: Note) -> Stream:
+    """The rows of the logs, read as the run before did, or else as the first lines suggest."""
+    plan = _plan_before(settings, source, note) or _new_plan(settings, source, note)
+    if isinstance(plan.dialect, TableDialect) and plan.dialect.format not in LINES:
+        raise ConfigError(f"follow: {plan.dialect.format} files do not grow line by line")
+    data = settings.data
+    return Stream(
+        source,
+        plan.dialect,
+        skip_bad=data.on_bad_row == "skip",
+        max_bad_rows=data.max_bad_rows,
+        limit=settings.follow.stop_after,
+        sample=data.sample,
+        seed=settings.run.seed,
+        reading=make_reading(settings),
+        features=plan.features,
+    )
+
+
+def _new_plan(settings: Settings, source: LogSource, note: Note) -> Plan:
+    """How to read the logs, decided by their first lines; that is waited for."""
+
+    def stopped() -> bool:
+        interrupts.check()
+        return False
+
+    if not source.first_lines(stopped, patience=settings.follow.idle or 0.0):
+        raise DataError("there is no row to learn from")
+    initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
+    plan = training_plan(settings, source, initial, note)
+    if not isinstance(plan.dialect, TableDialect) or plan.dialect.format != "csv" or plan.dialect.csv.fields:
+        return plan
+    from streamsvm.io.csv import first_row
+
+    csv = plan.dialect.csv  # later files may have no header: then they go on with the columns of the first
+    names, _, _ = first_row(source.head(1 << 24), csv.delimiter, csv.quote)
+    return plan._replace(dialect=plan.dialect._replace(csv=csv._replace(fields=tuple(names))))
+
+
+def _plan_before(settings: Settings, source: LogSource, note: Note) -> Plan | None:
+    """How the run before read them, if there was one."""
+    files = Generations(expand(settings.checkpoint.dir or ""))
+    found = files.newest(lambda text: None) if files.numbers() else None
+    if found is None:
+        return None
+    with understood(found.shown):
+        state = state_of(found.content)
+        read = state["own"]["reading"]
+        known = settings.data.model_copy(update=read["data"])
+        model = load_model(files.url(found.number), note)
+        plan = plan_of_model(settings.model_copy(update={"data": known}), source, model)
+        dialect = plan.dialect
+        if isinstance(dialect, TableDialect):
+            csv = dialect.csv._replace(fields=tuple(read["fields"]))
+            dialect = dialect._replace(csv=csv, limit=settings.features.dim, spelled=settings.features.names)
+        elif getattr(dialect, "spelled", None) is not None:
+            dialect = dialect._replace(spelled=settings.features.names)  # type: ignore[call-arg]
+        return plan._replace(dialect=dialect)
+
+
+def how_it_is_read(stream: Stream) -> Tree:
+    """What was decided by the first lines and is not in the model, for `_plan_before`."""
+    dialect = stream.dialect
+    if not isinstance(dialect, TableDialect):
+        return {"data": {"format": "vw" if stream.features.recipe["format"] == "vw" else "libsvm"}, "fields": []}
+    data: Tree = {"format": dialect.format}
+    if dialect.format == "csv":
+        data |= {"delimiter": chr(dialect.csv.delimiter), "header": dialect.csv.header}
+        if not dialect.csv.header:
+            data["columns"] = list(dialect.csv.fields)
+    return {"data": data, "fields": list(dialect.csv.fields)}
+
+
+# What is learned.
+
+
+class Following(TrainingRun):
+    """A training run in one pass without an end."""
+
+    def __init__(self, settings: Settings, *others: Any) -> None:
+        super().__init__(settings, *others)
+        self.final = self.nothing_learned()
+        self._ending = False
+        self._kept: Any = None  # where reading stood at the last checkpoint
+        self._served_at: float | None = None
+        self._row_at: float | None = None  # when the last row came
+        self._published: dict[str, float | None] = {}
+        self._publish_at = 0.0
+        self._told_bad = 0
+
+    def start(self) -> None:
+        self.solver = self._watched(self._new_solver())
+        self.holdout = Holdout([self.solver.problem.loss], self.rule, None)
+        self._told = False
+
+    def _watched(self, solver: OnlineSolver, note: Note | None = None) -> OnlineSolver:
+        follow = self.settings.follow
+        many, loss = self.feed.classes.many, solver.problem.loss
+        solver.watch = Recent(
+            follow.window, many=many, loss=loss, forget=follow.forget, note=note or self.listener.note
+        )
+        return solver
+
+    @property
+    def unfinished(self) -> bool:
+        return True
+
+    def learn(self) -> None:
+        resumed = self._resumed()
+        try:
+            if not resumed:
+                self.feed.prepare(self._tick)
+                self.start()
+            self.make_passes()
+        except Interrupted:
+            self._end()
+            raise
+        self._end()
+
+    def make_passes(self) -> None:
+        if not self._inside:
+            self.begin_pass()
+        self._inside = True
+        with closing(self.feed.visits(1)) as visits:
+            for visit in visits:
+                if visit.batch.rows:
+                    self._row_at = time.monotonic()
+                    self.learn_visit(visit)
+                    self._tell_bad_rows()
+                self._publish()
+                self._tick(visit.batch.rows)
+
+    def _end(self) -> None:
+        """A last checkpoint, and the model with rows that waited to be scored, or for a step size, learned."""
+        self._ending = True
+        self._publish(now=True)
+        self._checkpoints.keep(self._snapshot)
+
+    def _tell_bad_rows(self) -> None:
+        tally = self.passes.stream.tally
+        if tally.bad_rows > self._told_bad:
+            self.listener.note(f"warning: {tally.bad_rows:,} malformed rows skipped so far; {tally.faults[-1]}")
+            self._told_bad = 2 * tally.bad_rows
+
+    # Checkpoints, and the model.
+
+    def _tick(self, rows: int) -> None:
+        if self.passes.stream.tally.position != self._kept:  # else the last one says it all
+            super()._tick(rows)
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = super()._snapshot()
+        snapshot.state["standing"]["passes"] = 0
+        self._kept = self.passes.stream.tally.position
+        self.final = snapshot.model
+        return snapshot._replace(sync=lambda: self._serve(snapshot.model))
+
+    def _serve(self, model: Model) -> None:
+        """Put the model in the place of the last; that may fail on a full disk, and is tried again next time."""
+        try:
+            model.save(expand(self.settings.output.model or ""))
+            self._served_at = time.monotonic()
+        except SourceError as error:
+            self.listener.note(f"warning: the model could not be written: {error}; the last one is kept")
+
+    def model(self) -> Model:
+        solver = self._finished() if self._ending or self.solver.step_size is None else self.solver
+        model = self.model_of(self.settings, solver, solver.weights())
+        judge(model, self._judged_by(solver), self.settings, lambda text: None)
+        if self._ending:
+            model.named = self.passes.stream.named()
+        return model
+
+    def _finished(self) -> OnlineSolver:
+        """A copy of the solver that has learned the rows that wait: to be scored, or for a step size."""
+        copy = self._watched(self._new_solver(), note=lambda text: None)
+        copy.restore(self.solver.state())
+        copy.end_pass()
+        return copy
+
+    def _judged_by(self, solver: OnlineSolver) -> ScoreSample | None:
+        if not wanted(self.settings) or not isinstance(solver.watch, Recent):
+            return None
+        return self.to_judge_by(solver.watch.recent())
+
+    def state(self) -> Tree:
+        return {**super().state(), "reading": how_it_is_read(self.passes.stream)}
+
+    # How it goes.
+
+    def progress(self) -> Progress:
+        return super().progress()._replace(recent=self._published)
+
+    def _publish(self, *, now: bool = False) -> None:
+        """Find out how it goes, from time to time; others may look at what was found."""
+        clock = time.monotonic()
+        if clock < self._publish_at and not now:
+            return
+        self._publish_at = clock + PUBLISH
+        tally, watch = self.passes.stream.tally, self.solver.watch
+        source = self.passes.stream.source
+        assert isinstance(watch, Recent) and isinstance(source, LogSource)
+        position = tally.position
+        counts = position.counts if isinstance(position, Marks) else Counts()
+        follower = source.follower
+        read = sum(mark.offset for mark in position.files) if isinstance(position, Marks) else 0
+        ahead = sum(mark.offset for mark in follower.marks().files) if follower is not None else 0
+        self._published = {
+            **watch.figures(),
+            "rows_total": float(self.solver.scalars[SEEN]),
+            "bytes_total": float(tally.bytes),
+            "lag_bytes": float(max(0, ahead - read) + (follower.lag if follower is not None else 0)),
+            "skipped_rows_total": float(tally.bad_rows + self.feed.unknown + counts.too_long + counts.unfinished),
+            "truncations_total": float(counts.truncated),
+            "lost_files_total": float(counts.lost),
+            "read_errors_total": float(counts.errors),
+            "files": float(counts.files),
+        }
+        self.listener.progress(self.progress())
+
+    def _metrics(self) -> dict[str, float | None]:
+        """What is told to whoever asks, from another thread."""
+        now = time.monotonic()
+        ages = {
+            "checkpoint_age_seconds": self._checkpoints.kept_at,
+            "model_age_seconds": self._served_at,
+            "last_row_age_seconds": self._row_at,
+        }
+        return {
+            **self._published,
+            **{name: now - then if then is not None else None for name, then in ages.items()},
+            "up": 1.0,
+        }
+
+    @contextmanager
+    def published(self) -> Iterator[None]:
+        """Serve the figures on a port, if one is asked for."""
+        port = self.settings.follow.metrics
+        if port is None:
+            yield
+            return
+        exposition = Exposition(port, self._metrics)
+        exposition.start()
+        self.listener.note(f"metrics on http://127.0.0.1:{exposition.port}/metrics")
+        try:
+            yield
+        finally:
+            exposition.close()
+
+    def result(self) -> dict[str, Any]:
+        figures = {name: value for name, value in self._published.items() if not name.endswith("_total")}
+        tally = self.passes.stream.tally
+        position = tally.position
+        return {
+            **super().result(),
+            "recent": figures,
+            "follow": (position.counts if isinstance(position, Marks) else Counts())._asdict(),
+            "bad_rows": tally.bad_rows + self.feed.unknown,
+            "model": self.settings.output.model,
+            "calibration": self.final.calibration.metadata() if self.final.calibration is not None else None,
+            "thresholds": self.final.thresholds.tolist() if self.final.thresholds is not None else None,
+            "config": to_json_dict(self.settings)["follow"],
+        }

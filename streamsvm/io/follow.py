@@ -1,0 +1,450 @@
+"""Logs that are still being written, as a source of whole lines, each handed on once.
+
+    patterns --look--> logs (logs.py) --whole lines up to the size just seen--> blocks, each with all marks after it
+
+A round looks at every log and reads what has come, oldest log first; then it waits. Looking is asking for sizes again
+and again, which works on network file systems too, where notifications do not. While nothing comes, empty blocks are
+handed on from time to time, so that whoever learns can do what is due.
+
+Only whole lines are read; what follows the last newline is read again later. There is no queue that could overflow: a
+reader whose blocks nobody takes waits, and the logs keep what has not been read.
+"""
+
+import contextlib
+import glob
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streamsvm.errors import ConfigError, DataError, SourceError
+from streamsvm.io.log_files import Disk, Info, is_packed, opened
+from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, line_after
+from streamsvm.io.marks import Mark, Marks, bytes_at
+from streamsvm.io.parts import STDIN, Part
+from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
+from streamsvm.io.urls import is_local, redact_url
+
+POLL = 0.25  # seconds between two rounds in which nothing comes
+SHORTEST = 0.01  # seconds between two rounds
+NAP = 0.05  # seconds after which a stop is noticed
+REDISCOVER = 1.0  # seconds between two looks for files that match a pattern
+FORGET = 600.0  # seconds after which a file that is over and gone is forgotten
+MOST_OPEN = 128  # files, before those to which nothing happens are closed
+FIRST_LINES = 2000  # that decide how the rest is read, unless no more come
+
+
+class Follower:
+    """All logs that are followed, from the marks of an earlier reading on."""
+
+    def __init__(
+        self,
+        patterns: list[str],
+        marks: Marks,
+        options: Options = Options(),
+        *,
+        max_line: int = 16_000_000,
+        skip_long: bool = True,
+        disk: Disk | None = None,
+        note: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._disk = disk or Disk()
+        self._options = options
+        self._max_line = max_line
+        self._skip_long = skip_long
+        self._tally = Tally(marks.counts, note, clock)
+        self._clock = clock
+        self._globs = [pattern for pattern in patterns if _is_glob(pattern)]
+        self.logs: dict[str, Log] = {}
+        self._begun = 0
+        self._discovered = float("-inf")
+        self._waiting: dict[str, tuple[Info, float]] = {}  # compressed files that may not be complete yet
+        self._seen: dict[tuple[int, int], Info] = {}  # files that are over, as they were when that was found
+        self._absent: dict[tuple[int, int], float] = {}  # and those that are gone, since when
+        self._plain = [pattern for pattern in patterns if not _is_glob(pattern)]
+        for path in self._plain:
+            self.logs[path] = Log(path, self._disk, options, self._tally)
+        for name in dict.fromkeys(mark.log for mark in marks.files):
+            log = self.logs.get(name) or self._new_log(name)
+            log.resume([mark for mark in marks.files if mark.log == name])
+
+    def _new_log(self, path: str) -> Log:
+        log = self.logs[path] = Log(path, self._disk, self._options, self._tally, alone=False, taken=self._taken)
+        return log
+
+    def marks(self) -> Marks:
+        return Marks(tuple(mark for log in self.logs.values() for mark in log.marks()), self._tally.counts)
+
+    @property
+    def lag(self) -> int:
+        """Bytes that are there and have not been read."""
+        return sum(log.lag for log in list(self.logs.values()))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is read, and nothing is waited for but new lines."""
+        return all(log.settled for log in self.logs.values()) and not self._waiting
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
+
+    # Rounds.
+
+    def round(self, block_size: int, buffers: Buffers, cut: Cutter = last_newline) -> Iterator[Block]:
+        """What has come since the last one."""
+        self._discover()
+        for log in list(self.logs.values()):
+            if log.ready():
+                yield from self._blocks(log, block_size, buffers, cut)
+        if len(self.logs) > MOST_OPEN:
+            still_open = [log for log in self.logs.values() if log.tail is not None]
+            for log in still_open[MOST_OPEN:]:
+                log.park()
+
+    def _blocks(self, log: Log, block_size: int, buffers: Buffers, cut_at: Cutter) -> Iterator[Block]:
+        """The whole lines of a log's file up to the size that it had when it was looked at."""
+        tail = log.tail
+        assert tail is not None
+        if not tail.number:
+            self._begun += 1
+            tail.number = self._begun
+        room = block_size
+        while not tail.drained:
+            buffer = buffers.take(room)
+            try:
+                filled = self._fill(tail, buffer, room)
+                cut = 0 if tail.mark.inside else cut_at(buffer, filled)
+            except BaseException as error:
+                buffers.give_back(buffer)
+                if isinstance(error, OSError | SourceError):
+                    log.failed(error)
+                    return
+                raise
+            if cut:
+                origin = Origin(tail.mark.path, tail.mark.offset, tail.mark.line)
+                with memoryview(buffer) as view:
+                    tail.advance(view[:cut], buffer.count(b"\n", 0, cut))
+                tail.drained = tail.mark.offset >= tail.file.size()
+                yield Block(buffer, cut, origin, self.marks(), tail.number)
+                room = block_size
+                continue
+            room = self._without_line(tail, buffer, filled, room)
+            buffers.give_back(buffer)
+
+    def _fill(self, tail: Tail, buffer: bytearray, room: int) -> int:
+        """Read what is there, up to the size that the file had."""
+        wanted = min(room, tail.file.size() - tail.mark.offset)
+        filled = 0
+        with memoryview(buffer) as view:
+            while filled < wanted and (got := tail.file.read_at(tail.mark.offset + filled, view[filled:wanted])):
+                filled += got
+        return filled
+
+    def _without_line(self, tail: Tail, buffer: bytearray, filled: int, room: int) -> int:
+        """No line ends in what was read: read more at once, pass over a line that is too long, or wait for its end."""
+        if tail.mark.inside:
+            end = buffer.find(b"\n", 0, filled) + 1
+            with memoryview(buffer) as view:
+                tail.advance(view[: end or filled], 1 if end else 0, inside=not end)
+        elif filled > self._max_line:
+            if not self._skip_long:
+                place = f"{tail.mark.path}:{tail.mark.line}"
+                raise DataError(f"{place}: the line is longer than {self._max_line} bytes (data.max_line)")
+            self._tally.add(too_long=1)
+            with memoryview(buffer) as view:
+                tail.advance(view[:filled], 0, inside=True)
+        elif filled == room:
+            return 2 * room
+        else:
+            tail.drained = True
+        if tail.mark.offset >= tail.file.size():
+            tail.drained = True
+        return room
+
+    # Files that match a pattern.
+
+    def _discover(self) -> None:
+        """Follow files that were not there before, the oldest first."""
+        now = self._clock()
+        if not self._globs or now - self._discovered < REDISCOVER:
+            return
+        self._discovered = now
+        try:
+            self._waiting = {path: kept for path, kept in self._waiting.items() if self._disk.info(path) is not None}
+            found = {path: info for path in self._matching() if (info := self._disk.info(path)) is not None}
+            for path in sorted(found, key=lambda path: (found[path].written, found[path].inode)):
+                self._take_up(path, found[path], now)
+            self._forget({info.file for info in found.values()})
+        except (OSError, SourceError) as error:
+            self._tally.add(errors=1)
+            self._tally.note(f"warning: {self._globs[0]}: cannot be looked at now: {error}; trying again")
+
+    def _matching(self) -> list[str]:
+        paths = []
+        for pattern in self._globs:
+            within = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
+            paths += self._disk.matching(within)
+        hidden = [path for path in paths if os.path.basename(path).startswith((".", "_"))]
+        return [p for p in dict.fromkeys(paths) if p not in hidden and (self._options.compressed or not is_packed(p))]
+
+    def _take_up(self, path: str, info: Info, now: float) -> None:
+        if not info.regular or self._taken(path, info):
+            return
+        if path in self.logs and not self.logs[path].done:
+            return  # it sees by itself that its name is another file's
+        if is_packed(path) and not self._complete(path, info, now):
+            return
+        with contextlib.ExitStack() as closing_it:
+            file = opened(self._disk, path, self._options.limits)
+            if file is None:
+                return
+            closing_it.callback(file.close)
+            owner, mark = self._over_by(lambda mark: bool(mark.offset) and is_packed(path) and mark.is_of(file))
+            if owner is None or mark is None:
+                if not self._is_copy(path, file):
+                    self._new_log(path)
+            elif line_after(file, mark.offset):
+                closing_it.pop_all()
+                owner.finish(file, mark)
+            else:
+                self._seen[info.file] = info
+
+    def _taken(self, path: str, info: Info) -> bool:
+        """Whether a log has this file, or has read it to its end; if there is more now, that log goes on with it."""
+        if any(log.has(info.file) for log in self.logs.values()) or self._seen.get(info.file) == info:
+            return True
+        owner, mark = self._over_by(lambda mark: (mark.device, mark.inode) == info.file)
+        if owner is None or mark is None:
+            return False
+        with contextlib.ExitStack() as closing_it:
+            file = opened(self._disk, path, self._options.limits)
+            if file is None:
+                return True
+            closing_it.callback(file.close)
+            if not mark.is_of(file):
+                return False
+            if line_after(file, mark.offset):
+                closing_it.pop_all()
+                owner.finish(file, mark)
+            else:
+                self._seen[info.file] = info
+            return True
+
+    def _complete(self, path: str, info: Info, now: float) -> bool:
+        """Whether a compressed file has not changed for a while: it may still be being written."""
+        kept, since = self._waiting.get(path, (None, now))
+        if kept != info:
+            self._waiting[path] = info, now
+            return False
+        if now - since < self._options.rotate_wait:
+            return False
+        del self._waiting[path]
+        return True
+
+    def _over_by(self, fits: Callable[[Mark], bool]) -> tuple[Log | None, Mark | None]:
+        """The log that has read a file to the end, and the file's mark."""
+        for log in self.logs.values():
+            for mark in log.over:
+                if fits(mark):
+                    return log, mark
+        return None, None
+
+    def _is_copy(self, path: str, file: Any) -> bool:
+        """Whether this is what copytruncate makes before it truncates: a copy of a file that is being read."""
+        for log in self.logs.values():
+            tail = log.tail
+            if tail is not None and path.startswith(f"{log.path}.") and tail.mark.offset and tail.mark.is_of(file):
+                return True
+        return False
+
+    def _forget(self, there: set[tuple[int, int]]) -> None:
+        """Files that are over and have been gone for a while, and logs that have no others."""
+        now = self._clock()
+        self._seen = {file: info for file, info in self._seen.items() if file in there}
+        self._absent = {file: since for file, since in self._absent.items() if file not in there}
+        for path, log in list(self.logs.items()):
+            gone = [mark for mark in log.over if (mark.device, mark.inode) not in there]
+            for mark in gone[:-REMEMBERED] if self._options.compressed else gone:
+                if now - self._absent.setdefault((mark.device, mark.inode), now) > FORGET:
+                    log.over.remove(mark)
+            if log.empty and path not in self._plain and self._disk.info(path) is None:
+                del self.logs[path]
+
+
+class _Unlimited:
+    """Buffers for whoever only wants to look."""
+
+    def take(self, size: int) -> bytearray:
+        return bytearray(size + 1)
+
+    def give_back(self, buffer: bytearray) -> None:
+        pass
+
+
+class LogSource(Source):
+    """Logs as a source: reading it ends when it is stopped, or after `until_idle` seconds without a new line."""
+
+    def __init__(
+        self,
+        patterns: list[str],
+        options: Options = Options(),
+        *,
+        max_line: int = 16_000_000,
+        skip_long: bool = True,
+        until_idle: float | None = None,
+        poll: float = POLL,
+        note: Callable[[str], None] = lambda text: None,
+        disk: Disk | None = None,
+    ) -> None:
+        self._patterns = [_checked(pattern) for pattern in dict.fromkeys(patterns)]
+        self.parts = [Part(pattern, pattern, None, None) for pattern in self._patterns]
+        self.limits = options.limits
+        self.max_line = max_line
+        self._options = options
+        self._skip_long = skip_long
+        self._until_idle = until_idle
+        self._poll = poll
+        self._note = note
+        self._disk = disk or Disk()
+        self._first: bytes | None = None
+        self.follower: Follower | None = None  # of the reading that goes on
+
+    endless = True
+    repeatable = False
+    size = None
+
+    def fingerprint(self) -> None:
+        return None
+
+    def identity(self) -> list[list[Any]]:
+        """A run may go on with these logs, whatever they hold now: the marks say what has been read of them."""
+        return [[pattern, None, "log", ""] for pattern in self._patterns]
+
+    def refuse_if_read_once(self) -> None:
+        pass  # they are read once, and a run can go on all the same
+
+    @staticmethod
+    def position_of(plain: Any) -> Any:
+        return Marks.restored(plain) if plain and isinstance(plain[0], list | tuple) else Marks()
+
+    def _new_follower(self, marks: Marks) -> Follower:
+        return Follower(
+            self._patterns,
+            marks,
+            self._options,
+            max_line=self.max_line,
+            skip_long=self._skip_long,
+            disk=self._disk,
+            note=self._note,
+        )
+
+    def first_lines(self, stopped: Callable[[], bool], patience: float) -> bytes:
+        """Wait for the first lines, on which it depends how the rest is read: some, or as many as come at once.
+
+        At most `FIRST_LINES`; fewer if no more come for so many seconds.
+        """
+        follower = self._new_follower(Marks())
+        text, since = b"", time.monotonic()
+        told = False
+        try:
+            while text.count(b"\n") < FIRST_LINES and not stopped():
+                before = len(text)
+                for block in follower.round(1 << 20, _Unlimited()):
+                    text += bytes(block.buffer[: block.size])
+                    if text.count(b"\n") >= FIRST_LINES:
+                        break
+                if len(text) > before:
+                    since = time.monotonic()
+                ended = time.monotonic() - since >= (patience if text or self._until_idle is None else self._until_idle)
+                if ended and (text or self._until_idle is not None):
+                    break
+                if not told and not text:
+                    told = True
+                    self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
+                self._sleep(self._poll, stopped)
+        finally:
+            follower.close()
+        end = -1
+        for _ in range(FIRST_LINES):
+            following = text.find(b"\n", end + 1)
+            if following < 0:
+                break
+            end = following
+        self._first = text[: end + 1]
+        return self._first
+
+    def head(self, size: int, number: int = 0) -> bytes:
+        """The first bytes: those of all logs together, or those of a file that is being read."""
+        if number and self.follower is not None:
+            for log in self.follower.logs.values():
+                if log.tail is not None and log.tail.number == number:
+                    return bytes_at(log.tail.file, 0, min(size, log.tail.file.size()))
+        return (self._first or b"")[:size]
+
+    def blocks(
+        self,
+        block_size: int,
+        buffers: Buffers,
+        stopped: Callable[[], bool],
+        start: Any = Marks(),
+        cut: Cutter = last_newline,
+    ) -> Iterator[Block]:
+        """Blocks of whole lines; empty ones while nothing comes."""
+        follower = self.follower = self._new_follower(start if isinstance(start, Marks) else Marks())
+        quiet = time.monotonic()
+        try:
+            while not stopped():
+                began, read = time.monotonic(), 0
+                for block in follower.round(block_size, buffers, cut):
+                    read += block.size
+                    yield block
+                    if stopped():
+                        return
+                now = time.monotonic()
+                if read or not follower.settled:
+                    quiet = now
+                elif self._until_idle is not None and now - quiet >= self._until_idle:
+                    yield self._nothing(follower, block_size, buffers)
+                    self._say_unfinished(follower)
+                    return
+                if not read:
+                    yield self._nothing(follower, block_size, buffers)
+                    self._sleep(self._poll, stopped)
+                elif read < block_size:
+                    self._sleep(SHORTEST - (now - began), stopped)
+        finally:
+            follower.close()
+
+    def _nothing(self, follower: Follower, block_size: int, buffers: Buffers) -> Block:
+        return Block(buffers.take(block_size), 0, Origin("", 0, 0), follower.marks(), 0)
+
+    def _say_unfinished(self, follower: Follower) -> None:
+        for log in follower.logs.values():
+            if log.unfinished:
+                self._note(f"{log.path}: the last line has no end yet, and is not learned")
+
+    @staticmethod
+    def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not stopped():
+            time.sleep(min(left, NAP))
+
+
+def _is_glob(pattern: str) -> bool:
+    return (glob.has_magic(pattern) and not os.path.exists(pattern)) or os.path.isdir(pattern)
+
+
+def _checked(pattern: str) -> str:
+    """The path of a log, if it is one that can be followed."""
+    if pattern == STDIN:
+        raise ConfigError("standard input cannot be followed: streamsvm train - learns from it until it ends")
+    if not is_local(pattern):
+        raise ConfigError(f"{redact_url(pattern)}: only files of this machine, and of mounts, can be followed")
+    path = pattern.split("://", 1)[-1]
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+        raise ConfigError(f"{path}: is no file, and cannot be followed; streamsvm train - learns from a pipe")
+    if is_packed(path) and not _is_glob(path):
+        raise ConfigError(f"{path}: a compressed file does not grow; learn from it with streamsvm train")
+    return path

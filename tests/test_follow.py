@@ -1,0 +1,402 @@
+"""Following logs, case by case: what the contract says, each with the mishap that made it necessary."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from followed import WAIT, Reader, append, rotate
+
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.io.follow import LogSource
+from streamsvm.io.marks import Marks
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "clicks.log"
+
+
+@pytest.fixture
+def reading() -> Iterator[Any]:
+    made: list[Reader] = []
+
+    def make(*patterns: Path | str, **options: Any) -> Reader:
+        made.append(Reader(*patterns, **options))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.close()
+
+
+def test_lines_come_as_they_are_written(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    assert reader.settle() == []  # there is no such file yet
+    append(log, "1\n2\n")
+    reader.round()
+    append(log, "3\n")
+    assert reader.settle() == ["1", "2", "3"]
+
+
+def test_only_whole_lines(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n2")
+    assert reader.settle() == ["1"]
+    append(log, "2\n3")
+    assert reader.settle() == ["1", "22"]
+    assert reader.follower.lag == 1
+
+
+def test_lines_longer_than_a_block(log: Path, reading: Any) -> None:
+    reader = reading(log, block_size=8)
+    append(log, "a" * 100 + "\nb\n" + "c" * 30)
+    assert reader.settle() == ["a" * 100, "b"]
+    append(log, "c\n")
+    assert reader.settle() == ["a" * 100, "b", "c" * 31]
+
+
+def test_a_line_without_end_is_passed_over(log: Path, reading: Any) -> None:
+    reader = reading(log, block_size=8, max_line=50)
+    append(log, "1\n" + "x" * 300)
+    assert reader.settle() == ["1"]
+    reader.restart()
+    append(log, "x" * 300 + "\n2\n")
+    assert reader.settle() == ["1", "2"]
+    assert reader.counts["too_long"] == 1
+    assert reader.origins[-1][2] == 3
+
+
+def test_origins_have_place_and_line(log: Path, reading: Any) -> None:
+    reader = reading(log, block_size=8)
+    append(log, "one\ntwo\nthree\nfour\n")
+    reader.settle()
+    assert reader.origins == [(str(log), 0, 1), (str(log), 8, 3), (str(log), 14, 4)]
+    reader.restart()
+    append(log, "five\n")
+    reader.settle()
+    assert reader.origins[-1] == (str(log), 19, 5)
+
+
+def test_a_renamed_file_is_finished_before_the_next(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    with open(log, "a") as writer:
+        rotate(log)
+        append(log, "3\n")
+        reader.round()
+        writer.write("2\n")  # it has not noticed yet
+        writer.flush()
+        reader.now += WAIT - 1.0
+        reader.round()
+        assert reader.lines == ["1", "2"]
+    assert reader.settle() == ["1", "2", "3"]
+    append(log, "4\n")
+    assert reader.settle() == ["1", "2", "3", "4"]
+    assert reader.counts["files"] == 2
+
+
+def test_two_rotations_between_two_looks(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    for number in (2, 3, 4):
+        rotate(log)
+        append(log, f"{number}\n")
+    assert reader.settle() == ["1", "2", "3", "4"]
+
+
+def test_a_file_that_was_rotated_before_is_not_read(log: Path, reading: Any) -> None:
+    append(log, "0\n")
+    rotate(log)
+    append(log, "1\n")
+    reader = reading(log)
+    reader.round()
+    rotate(log)
+    append(log, "2\n")
+    assert reader.settle() == ["1", "2"]
+
+
+@pytest.mark.parametrize("rotations", [1, 2, 3])
+def test_rotated_while_stopped(log: Path, reading: Any, rotations: int) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    reader.restart()
+    append(log, "2\n")
+    for number in range(rotations):
+        rotate(log)
+        append(log, f"{number + 3}\n")
+    expected = [str(number) for number in range(1, 3 + rotations)]
+    assert reader.settle() == expected
+    reader.restart()
+    assert reader.settle() == expected
+    assert reader.counts["lost"] == reader.counts["truncated"] == 0
+
+
+def test_rotated_under_another_name_while_stopped(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    reader.restart()
+    append(log, "2\n")
+    os.rename(log, log.with_name("old clicks"))
+    append(log, "3\n")
+    assert reader.settle() == ["1", "2", "3"]
+
+
+def test_an_inode_that_is_used_again(log: Path, reading: Any) -> None:
+    """Same inode, same header, longer than what was read: only the bytes before the mark tell that it is another."""
+    reader = reading(log)
+    append(log, "header\nfirst\n")
+    reader.settle()
+    reader.restart()
+    inode = os.stat(log).st_ino
+    with open(log, "r+") as file:  # as good as deleted and given the same inode
+        file.write("header\nother\nlonger than before\n")
+    assert os.stat(log).st_ino == inode
+    assert reader.settle()[2:] == ["header", "other", "longer than before"]
+
+
+def test_truncated(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n2\n3\n")
+    reader.settle()
+    os.truncate(log, 0)
+    append(log, "4\n")
+    assert reader.settle() == ["1", "2", "3", "4"]
+    assert reader.counts["truncated"] == 1
+    assert "truncated" in reader.notes[-1]
+
+
+def test_written_anew_and_longer(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n2\n")
+    reader.settle()
+    log.write_text("a\nb\nc\n")
+    assert reader.settle() == ["1", "2", "a", "b", "c"]
+    assert reader.counts["truncated"] == 1
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_rest_comes_from_the_copy_of_copytruncate(log: Path, reading: Any, stopped: bool) -> None:
+    reader = reading(log)
+    append(log, "1\n2\n")
+    reader.round()
+    if stopped:
+        reader.restart()
+    append(log, "3\n")
+    shutil.copy(log, f"{log}.1")
+    os.truncate(log, 0)
+    append(log, "4\n")
+    assert reader.settle() == ["1", "2", "3", "4"]
+    rotate(log)
+    append(log, "5\n")
+    assert reader.settle() == ["1", "2", "3", "4", "5"]
+
+
+def test_deleted_while_stopped_is_counted(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    reader.restart()
+    log.unlink()
+    append(log, "2\n")
+    assert reader.settle() == ["1", "2"]
+    assert reader.counts["lost"] == 1
+
+
+def test_deleted_while_it_is_read(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    append(log, "2\n")
+    log.unlink()
+    append(log, "3\n")
+    assert reader.settle() == ["1", "2", "3"]
+    assert reader.counts["lost"] == 0
+
+
+def test_a_last_line_without_end_is_counted(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n2")
+    reader.round()
+    rotate(log)
+    append(log, "3\n")
+    assert reader.settle() == ["1", "3"]
+    assert reader.counts["unfinished"] == 1
+
+
+def test_lines_that_come_after_the_wait_are_not_lost(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    rotate(log)
+    append(log, "2\n")
+    reader.settle()
+    append(Path(f"{log}.1"), "late\n")
+    rotate(log)
+    append(log, "3\n")
+    assert sorted(reader.settle()) == ["1", "2", "3", "late"]
+
+
+def test_a_checkpoint_in_the_middle(log: Path, reading: Any) -> None:
+    reader = reading(log, block_size=4)
+    append(log, "".join(f"{number}\n" for number in range(100)))
+    reader.round(most=7)
+    reader.restart()
+    assert reader.lines == [str(number) for number in range(14)][: len(reader.lines)]
+    assert reader.settle() == [str(number) for number in range(100)]
+    reader.restart(back=20)
+    assert reader.settle() == [str(number) for number in range(100)]
+
+
+def test_a_pattern_finds_files_oldest_first(tmp_path: Path, reading: Any) -> None:
+    for age, name in enumerate(["c", "a", "b"]):
+        append(tmp_path / f"{name}.log", f"{name}\n")
+        os.utime(tmp_path / f"{name}.log", (1000 + age, 1000 + age))
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(b"packed\n"))
+    reader = reading(tmp_path / "*.log*")
+    assert reader.settle() == ["c", "a", "b"]
+    append(tmp_path / "d.log", "d\n")
+    append(tmp_path / "a.log", "a2\n")
+    assert sorted(reader.settle()[3:]) == ["a2", "d"]
+    reader.restart()
+    append(tmp_path / "b.log", "b2\n")
+    assert reader.settle()[5:] == ["b2"]
+
+
+def test_a_pattern_that_matches_rotated_files(log: Path, reading: Any) -> None:
+    reader = reading(f"{log}*")
+    append(log, "1\n")
+    reader.settle()
+    for number in (2, 3, 4):
+        rotate(log)
+        append(log, f"{number}\n")
+        reader.settle()
+    assert reader.lines == ["1", "2", "3", "4"]
+    reader.restart()
+    rotate(log)
+    append(log, "5\n")
+    assert reader.settle() == ["1", "2", "3", "4", "5"]
+    append(Path(f"{log}.2"), "late\n")
+    assert reader.settle()[5:] == ["late"]
+
+
+def test_two_files_alike_are_two_files(tmp_path: Path, reading: Any) -> None:
+    append(tmp_path / "a.log", "same\n")
+    reader = reading(tmp_path / "*.log")
+    reader.settle()
+    append(tmp_path / "b.log", "same\n")
+    assert reader.settle() == ["same", "same"]
+
+
+def test_a_directory_is_all_its_files(tmp_path: Path, reading: Any) -> None:
+    append(tmp_path / "a", "1\n")
+    append(tmp_path / ".hidden", "no\n")
+    (tmp_path / "inside").mkdir()
+    reader = reading(tmp_path)
+    append(tmp_path / "b", "2\n")
+    assert sorted(reader.settle()) == ["1", "2"]
+
+
+def pack(path: Path) -> None:
+    """What logrotate does to old files."""
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    info = path.stat()
+    os.utime(f"{path}.gz", ns=(info.st_atime_ns, info.st_mtime_ns))
+    path.unlink()
+
+
+@pytest.mark.parametrize("pattern", ["clicks.log", "clicks.log*"])
+def test_compressed_files_are_not_learned_twice(log: Path, reading: Any, pattern: str) -> None:
+    reader = reading(log.with_name(pattern), compressed=True)
+    append(log, "1\n")
+    reader.settle()
+    rotate(log)
+    append(log, "2\n")
+    reader.settle()
+    pack(Path(f"{log}.1"))
+    assert reader.settle() == ["1", "2"]
+    reader.restart()
+    assert reader.settle() == ["1", "2"]
+
+
+@pytest.mark.parametrize("pattern", ["clicks.log", "clicks.log*"])
+def test_compressed_while_stopped(log: Path, reading: Any, pattern: str) -> None:
+    reader = reading(log.with_name(pattern), compressed=True)
+    append(log, "1\n")
+    reader.round()
+    reader.restart()
+    append(log, "2\n")
+    rotate(log)
+    pack(Path(f"{log}.1"))
+    append(log, "3\n")
+    assert sorted(reader.settle(60.0)) == ["1", "2", "3"]
+    assert reader.counts["lost"] == 0
+    if pattern == "clicks.log":
+        assert reader.lines == ["1", "2", "3"]
+
+
+def test_a_link_that_is_turned(tmp_path: Path, reading: Any) -> None:
+    link = tmp_path / "now.log"
+    append(tmp_path / "day1", "1\n")
+    link.symlink_to("day1")
+    reader = reading(link)
+    reader.round()
+    append(tmp_path / "day1", "2\n")
+    append(tmp_path / "day2", "3\n")
+    (tmp_path / "new").symlink_to("day2")
+    os.replace(tmp_path / "new", link)
+    assert reader.settle() == ["1", "2", "3"]
+
+
+def test_many_files_do_not_need_many_descriptors(tmp_path: Path, reading: Any) -> None:
+    for number in range(300):
+        append(tmp_path / f"{number:03}.log", f"{number}\n")
+    reader = reading(tmp_path / "*.log")
+    reader.settle()
+    assert sum(log.tail is not None for log in reader.follower.logs.values()) < 200
+    append(tmp_path / "299.log", "more\n")
+    assert reader.settle()[300:] == ["more"]
+    reader.restart()
+    append(tmp_path / "007.log", "again\n")
+    assert reader.settle()[301:] == ["again"]
+
+
+def test_marks_hold_no_text(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "secret words\n" * 3)
+    reader.settle()
+    assert "secret" not in str(reader.follower.marks())
+
+
+def test_marks_of_files_that_are_gone_are_forgotten(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    for number in range(200):
+        append(log, f"{number}\n")
+        reader.settle(1.0)
+        rotate(log, keep=3)
+        Path(f"{log}.4").unlink(missing_ok=True)
+        reader.settle(7.0)
+    assert reader.lines == [str(number) for number in range(200)]
+    assert len(reader.follower.marks().files) < 8
+
+
+@pytest.mark.parametrize("name", ["-", "s3://bucket/clicks.log", "clicks.log.gz", "/dev/null"])
+def test_what_cannot_be_followed_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        LogSource([name])
+
+
+def test_a_line_that_is_too_long_is_an_error_if_bad_rows_are(log: Path) -> None:
+    append(log, "x" * 100 + "\n")
+    source = LogSource([str(log)], max_line=10, skip_long=False)
+    from followed import Room
+
+    with pytest.raises(DataError, match=r"clicks.log:1: the line is longer than 10 bytes"):
+        list(source.blocks(16, Room(), lambda: False, Marks()))
