@@ -59,7 +59,7 @@ class Feed:
         self.unknown = 0  # rows of unknown classes that were skipped
         self._watch: FirstRows | None = None
         self.preparing = True  # whether data is read to find out something, and not to learn
-        self._restored = False  # whether the next pass is the rest of one
+        self._begun = False  # whether the next visits go on with a pass
 
     # Before the first row.
 
@@ -207,9 +207,9 @@ class Feed:
 
         `tick` is called for every batch that is read to find them.
         """
-        if not self._restored:
-            self._begin_pass(number)
-        self._restored = False
+        if not self._begun:
+            self.begin_pass(number)
+        self._begun = False
         from_cache = self._passes.cached
         with closing(self._passes.visits(number)) as visits:
             for batch, order in visits:
@@ -238,7 +238,9 @@ class Feed:
         if self._watch is not None:
             self._watch.end()
 
-    def _begin_pass(self, number: int) -> None:
+    def begin_pass(self, number: int) -> None:
+        """Be ready for the visits of a pass; for whoever wants the state before the first of them."""
+        self._begun = True
         self._watch = self._new_watch() if number == 1 else None
         self._bytes_before = self.bytes
         self._pass_rows = 0
@@ -349,7 +351,7 @@ class Feed:
         if "first_rows" in state:
             self._watch = self._new_watch()
             self._watch.restore(state["first_rows"])
-        self._restored = inside
+        self._begun = inside
         self.preparing = False
 
     def place(self, row: int) -> str:

@@ -15,10 +15,11 @@ from typing import Any
 
 from streamsvm import interrupts
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, state_of, understood
-from streamsvm.config import BatchSettings, Settings, expand, to_json_dict
+from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.dialects import Plan, plan_of_model, training_plan
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.exposition import Exposition
+from streamsvm.follow_settings import LINES, follow_settings
 from streamsvm.holdout import Holdout
 from streamsvm.interrupts import Interrupted
 from streamsvm.io.compression import Limits
@@ -34,14 +35,11 @@ from streamsvm.reading import make_reading, training_passes
 from streamsvm.recent import Recent
 from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
-from streamsvm.solvers.base import SEEN
 from streamsvm.stream import Stream
 from streamsvm.tables import TableDialect
 from streamsvm.training import Outcome, TrainingRun
 
-EVERY = 30.0  # seconds between two checkpoints, unless others are asked for
 PUBLISH = 1.0  # seconds between two looks at how it goes
-LINES = ("libsvm", "vw", "csv", "jsonl")  # formats that can be followed
 
 Note = Callable[[str], None]
 
@@ -59,55 +57,6 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
         with run.published():
             run.learn()
     return Outcome(run.final, run.result())
-
-
-# Settings.
-
-
-def follow_settings(settings: Settings) -> Settings:
-    """The settings, with what is different for a run that does not end."""
-    _refuse(settings)
-    checkpoint, data = settings.checkpoint, settings.data
-    kept: dict[str, Any] = {"resume": True}
-    if checkpoint.dir is None:
-        kept["dir"] = f"{settings.output.model}.checkpoint"
-    if "every" not in checkpoint.model_fields_set:
-        kept["every"] = EVERY
-    if "patience" not in checkpoint.model_fields_set:
-        kept["patience"] = None
-    read = {} if "on_bad_row" in data.model_fields_set else {"on_bad_row": "skip"}
-    return settings.model_copy(
-        update={
-            "checkpoint": checkpoint.model_copy(update=kept),
-            "data": data.model_copy(update=read),
-            "run": settings.run.model_copy(update={"cache": "off"}),
-        }
-    )
-
-
-def _refuse(settings: Settings) -> None:
-    """ConfigError, if something is asked for that a log cannot give."""
-    data, solver = settings.data, settings.solver
-    wrong = {
-        f"solver.name: {solver.name} goes over the data again and again, but a log comes once; use asgd, ftrl, ...": (
-            isinstance(solver, BatchSettings)
-        ),
-        "solver.passes: a log comes once": solver.passes != 1,
-        "penalty.C: the number of rows is not known; use --l2": settings.penalty.C is not None,
-        "data.holdout: rows are scored before they are learned, none need be held out": bool(data.holdout),
-        "data.shuffle: the lines of a log are learned in their order": data.shuffle not in ("auto", 0),
-        "data.limit: use follow.stop_after (--stop-after)": data.limit is not None,
-        "data.test: evaluate the model with streamsvm evaluate": bool(data.test),
-        "run.objective: a log cannot be read once more": settings.run.objective,
-        f"data.format: {data.format} files do not grow line by line": data.format not in ("auto", *LINES),
-        "output.model: name the file in which the model is kept": settings.output.model is None,
-        "checkpoint.every: a time is needed, after which the model is written": settings.checkpoint.every is None,
-    }
-    for message, is_wrong in wrong.items():
-        if is_wrong:
-            raise ConfigError(f"follow: {message}")
-    if not data.train:
-        raise ConfigError("there is no log to follow: name a file, or set data.train")
 
 
 # What is read.
@@ -250,18 +199,23 @@ class Following(TrainingRun):
         resumed = self._resumed()
         try:
             if not resumed:
-                self.feed.prepare(self._tick)
-                self.start()
+                self._begin()
             self.make_passes()
         except Interrupted:
             self._end()
             raise
         self._end()
 
-    def make_passes(self) -> None:
-        if not self._inside:
-            self.begin_pass()
+    def _begin(self) -> None:
+        """Start, and note at once which files are read: they may have other names when this is killed and goes on."""
+        self.feed.prepare(self._tick)
+        self.start()
+        self.begin_pass()
+        self.feed.begin_pass(1)
         self._inside = True
+        self._checkpoints.keep(self._snapshot)
+
+    def make_passes(self) -> None:
         with closing(self.feed.visits(1)) as visits:
             for visit in visits:
                 if visit.batch.rows:
@@ -291,13 +245,15 @@ class Following(TrainingRun):
 
     def _snapshot(self) -> Snapshot:
         snapshot = super()._snapshot()
-        snapshot.state["standing"]["passes"] = 0
+        snapshot.state["standing"] |= {"passes": 0, "examples": self.passes.stream.tally.rows}
         self._kept = self.passes.stream.tally.position
         self.final = snapshot.model
         return snapshot._replace(sync=lambda: self._serve(snapshot.model))
 
     def _serve(self, model: Model) -> None:
         """Put the model in the place of the last; that may fail on a full disk, and is tried again next time."""
+        if not model.provenance["examples"]:
+            return  # there may be a better one of another run
         try:
             model.save(expand(self.settings.output.model or ""))
             self._served_at = time.monotonic()
@@ -348,7 +304,7 @@ class Following(TrainingRun):
         ahead = sum(mark.offset for mark in follower.marks().files) if follower is not None else 0
         self._published = {
             **watch.figures(),
-            "rows_total": float(self.solver.scalars[SEEN]),
+            "rows_total": float(tally.rows),
             "bytes_total": float(tally.bytes),
             "lag_bytes": float(max(0, ahead - read) + (follower.lag if follower is not None else 0)),
             "skipped_rows_total": float(tally.bad_rows + self.feed.unknown + counts.too_long + counts.unfinished),
@@ -394,6 +350,7 @@ class Following(TrainingRun):
         position = tally.position
         return {
             **super().result(),
+            "examples": tally.rows,
             "recent": figures,
             "follow": (position.counts if isinstance(position, Marks) else Counts())._asdict(),
             "bad_rows": tally.bad_rows + self.feed.unknown,

@@ -38,13 +38,13 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def noted(wanted: bool = True) -> Iterator[None]:
-    """Note signals in this block, if they are wanted; in a thread that is not the main one nothing can be noted.
+def noted() -> Iterator[None]:
+    """Note signals in this block; in a thread that is not the main one nothing can be noted.
 
     A signal that is ignored, as Ctrl-C is in a job in the background, stays ignored.
     """
     global _signal
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]

@@ -20,7 +20,7 @@ from streamsvm.features.names import Named, Names
 from streamsvm.io import libsvm
 from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
-from streamsvm.io.source import Origin, Position, Source
+from streamsvm.io.source import BEGINNING, Origin, Position, Source
 from streamsvm.pool import ordered
 from streamsvm.readers import Dialect, Piece, Reader, make_reader
 from streamsvm.shuffle import ShuffleBuffer, sampled
@@ -65,13 +65,13 @@ def available_cores() -> int:
 class Tally:
     """What one pass has read so far: how much, and up to where."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: Position | Marks = BEGINNING) -> None:
         self.bytes = 0
         self.rows = 0
         self.bad_rows = 0
         self.faults: list[str] = []
         self.origin = Origin("", 0, 1)
-        self.position: Position | Marks = Position()
+        self.position = beginning
         self.ahead = 0  # rows after that position that were handed on: the limit was among the rows of a block
         self.whole = True  # False when the last rows are only those before a bad one: there is no going on from here
 
@@ -117,7 +117,7 @@ class Stream:
         self.seed = seed
         self.reading = reading
         self.features = features
-        self.tally = Tally()
+        self.tally = Tally(source.beginning)
         self.names = Names() if getattr(dialect, "spelled", False) else None  # of hashed features, if they are wanted
         self.kept: list[list[str]] = []  # of the last batch: the columns that the dialect keeps, as texts
 
@@ -146,7 +146,7 @@ class Stream:
 
     def in_order(self, done: Tally | None = None) -> Batches:
         """One pass in the order of the source, whatever `shuffle` says; the rest of one, if some of it is done."""
-        self.tally = done or Tally()
+        self.tally = done or Tally(self.source.beginning)
         if self.limit is not None and self.tally.rows >= self.limit:
             return
         reader = self._reader()

@@ -53,7 +53,7 @@ def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
     """Learn what the settings describe, save the model if they name a file, evaluate it if they name test data.
 
     With `settings.checkpoint` a run that was killed can go on later, and ends with the same model. Ctrl-C and SIGTERM
-    then raise `interrupts.Interrupted`, a KeyboardInterrupt, after a last checkpoint.
+    raise `interrupts.Interrupted`, a KeyboardInterrupt, between two batches, then after a last checkpoint.
     """
     started = time.perf_counter()
     settings = with_rows_to_judge(chosen_solver(settings, listener), listener.note)
@@ -91,7 +91,7 @@ def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterat
     if settings.data.test:  # a typing error in its name should not be found after hours of training
         make_source(settings, settings.data.test)
     with (
-        interrupts.noted(settings.checkpoint.dir is not None),
+        interrupts.noted(),
         Checkpoints(settings, command, stream.source, listener.note) as checkpoints,
         training_passes(settings, stream, checkpoints, listener.note) as passes,
     ):

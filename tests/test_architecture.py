@@ -133,7 +133,19 @@ ROOMS = {
     }
     | SMALL
     | TERMS,
-    "following": {"checkpoint", "config", "dialects", "exposition", "feed", "holdout", "interrupts", "io", "judging"}
+    "follow_settings": {"config", "errors"},
+    "following": {
+        "follow_settings",
+        "checkpoint",
+        "config",
+        "dialects",
+        "exposition",
+        "feed",
+        "holdout",
+        "interrupts",
+        "io",
+        "judging",
+    }
     | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
     | {"tables", "training"}
     | SMALL,

@@ -40,13 +40,6 @@ def test_a_second_signal_stops_at_once():
     assert not isinstance(caught.value, Interrupted)
 
 
-def test_unwanted_signals_are_not_noted():
-    with pytest.raises(KeyboardInterrupt) as caught, interrupts.noted(False):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-    assert not isinstance(caught.value, Interrupted)
-
-
 def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -12,7 +12,9 @@ from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
 from streamsvm.cli.convert import EPILOG, convert
 from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_from, with_flags
+from streamsvm.cli.follow import EXAMPLES, follow
 from streamsvm.cli.inspect_data import DATA_FLAGS
+from streamsvm.cli.starting import printed, say_if_compiling
 from streamsvm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ streamsvm trains linear support vector machines on data that does not fit in mem
 
   streamsvm train data.svm.gz -o model.safetensors       learn in one pass
   streamsvm train clicks.parquet --label click           the same from a table: Parquet, CSV, JSON lines
+  streamsvm follow clicks.log -o model.safetensors       learn from a log while it is written, for months
   streamsvm tune data.svm.gz -o model.safetensors        learn with many penalties at once, keep the best
   streamsvm evaluate model.safetensors test.svm.gz       how good it is
   streamsvm predict model.safetensors new.svm            one label a line
@@ -41,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.command(epilog=EPILOG)(convert)
+app.command(epilog=EXAMPLES)(follow)
 
 
 def _version(wanted: bool) -> None:
@@ -95,7 +99,7 @@ def train(
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
     sets = [*(sets or []), *(["run.objective=true"] if objective else [])]
     settings = settings_from(inputs, given, sets, FLAGS)
-    if _printed(settings, print_config, quiet, without="tune"):
+    if printed(settings, print_config, quiet, without=("tune", "follow")):
         return
     from streamsvm.cli.show import summary
     from streamsvm.training import train as run
@@ -121,7 +125,7 @@ def tune(
 ) -> None:
     """Train many penalties (and solvers, and losses) side by side in one reading of the data, and keep the best."""
     settings = settings_from(inputs, given, sets or [], TUNE_FLAGS)
-    if _printed(settings, print_config, quiet, without="penalty"):
+    if printed(settings, print_config, quiet, without=("penalty", "follow")):
         return
     from streamsvm.cli.show import tune_summary
     from streamsvm.tuning import tune as run
@@ -131,21 +135,6 @@ def tune(
         print(json.dumps(outcome.result))
     else:
         print(tune_summary(outcome.result, _model_text(outcome)))
-
-
-def _printed(settings: "Settings", print_config: bool, quiet: bool, *, without: str) -> bool:
-    """Show the settings, all of them on demand, or in short before a run; True when that is all."""
-    from streamsvm.config import summary_lines, to_yaml
-
-    if print_config:
-        typer.echo(to_yaml(settings), nl=False)
-        return True
-    if not settings.data.train:
-        raise ConfigError("there is no training data: name a file, or set data.train in the config")
-    if not quiet:
-        print("\n".join(f"# {line}" for line in summary_lines(settings, without)), file=sys.stderr, flush=True)
-    _say_if_compiling(quiet)
-    return False
 
 
 def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> "Outcome":
@@ -160,8 +149,8 @@ def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> 
         return outcome
     except Interrupted as stop:
         listener.close()
-        kept = f"; kept: {stop.kept}" if stop.kept else "; no checkpoint could be written"
-        print(f"streamsvm: {stop}{kept}", file=sys.stderr)
+        lost = "no checkpoint could be written" if settings.checkpoint.dir else "interrupted, and nothing was kept"
+        print(f"streamsvm: {stop}; {f'kept: {stop.kept}' if stop.kept else lost}", file=sys.stderr)
         if stop.kept:
             print(f"to go on: {_resume_command(sys.argv)}", file=sys.stderr)
         raise typer.Exit(128 + stop.number) from None
@@ -186,13 +175,6 @@ def _model_text(outcome: "Outcome") -> str:
     model = outcome.model
     count = f"{model.dim:,} x {len(model.classes):,}" if model.many else f"{model.dim:,}"
     return f"{where} ({count} weights, classes {class_names(model)})"
-
-
-def _say_if_compiling(quiet: bool = False) -> None:
-    from streamsvm.jit import compiled_before
-
-    if not quiet and not compiled_before():
-        print("compiling kernels for this machine, once (about 10 s)", file=sys.stderr, flush=True)
 
 
 def class_names(model: "Model") -> str:
@@ -236,7 +218,7 @@ def predict(
     if scores and probabilities and not keep and not output:
         raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
     settings = _reading_settings(format, on_bad_row, memory, threads, sets)
-    _say_if_compiling()
+    say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.io.files import written_atomically
     from streamsvm.model import load_model
@@ -306,7 +288,7 @@ def evaluate(
     if unknown_classes not in UNKNOWN:
         raise ConfigError(f"--unknown-classes: must be {' or '.join(UNKNOWN)}, not {unknown_classes!r}")
     settings = _reading_settings(format, on_bad_row, memory, threads, sets)
-    _say_if_compiling()
+    say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
     from streamsvm.io.sniffing import format_of

@@ -107,6 +107,37 @@ FLAGS = {
     "resume": Flag("checkpoint.resume", "Go on from the last checkpoint, or begin if there is none yet.", switch=True),
 }  # fmt: skip
 
+OF_PASSES = (
+    "solver",
+    "c",
+    "path",
+    "passes",
+    "tol",
+    "time",
+    "test",
+    "shuffle",
+    "limit",
+    "holdout",
+    "early_stop",
+    "cache",
+)
+FOLLOW_FLAGS = {
+    "output": FLAGS["output"]._replace(help="Where to keep the model, always whole. [default: model.safetensors]"),
+    "until_idle": Flag("follow.until_idle", "End when all is read and no line comes any more.", switch=True),
+    "stop_after": Flag("follow.stop_after", "End after N rows, those before a restart included."),
+    "forget": Flag("follow.forget", "What is older than about N rows fades, for targets that move."),
+    "window": Flag("follow.window", "Recent rows over which loss, AUC, ... are measured. [default: 100000]"),
+    "metrics": Flag("follow.metrics", "Port of this machine on which Prometheus can read how it goes."),
+    "rotate_wait": Flag("follow.rotate_wait", "How long a renamed log may still get lines. [default: 5s]"),
+    "compressed": Flag("follow.compressed", "Read compressed rotated files too, but no line twice.", switch=True),
+    "solver": Flag("solver.name", f"{', '.join(ONLINE)}. [default: asgd]", ONLINE),
+    **{name: flag for name, flag in FLAGS.items() if name not in (*OF_PASSES, "cache", "output", "resume")},
+    "checkpoint": FLAGS["checkpoint"]._replace(help="Where checkpoints are kept. [default: beside the model]"),
+    "every": Flag("checkpoint.every", "Time between two checkpoints, and models, such as 30s. [default: 30s]"),
+    "on_bad_row": FLAGS["on_bad_row"]._replace(help="raise or skip malformed rows. [default: skip]"),
+    "format": FLAGS["format"]._replace(help="auto, libsvm, vw, csv, jsonl. [default: auto]", words=FORMATS[:5]),
+}
+
 OF_ONE_RUN = ("l2", "c", "l1", "path", "solver", "loss", "init", "early_stop", "tol", "time")
 TUNE_FLAGS = {
     "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),

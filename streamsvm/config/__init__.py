@@ -97,10 +97,10 @@ def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
     return dump(changed) if changed else "# every setting has its default value\n"
 
 
-def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
+def summary_lines(settings: Settings, without: Sequence[str] = ("tune", "follow")) -> list[str]:
     """The settings in a few lines of YAML, a section a line, without what is not set: what a run prints first."""
     lines = []
-    unused = {without} if settings.checkpoint.dir else {without, "checkpoint"}
+    unused = {*without} if settings.checkpoint.dir else {*without, "checkpoint"}
     for key, value in _tree(settings).items():
         if key in unused:
             continue

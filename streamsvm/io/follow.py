@@ -346,6 +346,7 @@ class LogSource(Source):
         At most `FIRST_LINES`; fewer if no more come for so many seconds.
         """
         follower = self._new_follower(Marks())
+        begun: dict[str, Mark] = {}
         text, since = b"", time.monotonic()
         told = False
         try:
@@ -353,6 +354,8 @@ class LogSource(Source):
                 before = len(text)
                 for block in follower.round(1 << 20, _Unlimited()):
                     text += bytes(block.buffer[: block.size])
+                    for mark in block.after.files:
+                        begun.setdefault(mark.log, Mark(*mark[:4], written=mark.written))
                     if text.count(b"\n") >= FIRST_LINES:
                         break
                 if len(text) > before:
@@ -373,6 +376,7 @@ class LogSource(Source):
                 break
             end = following
         self._first = text[: end + 1]
+        self.beginning = Marks(tuple(begun.values()))
         return self._first
 
     def head(self, size: int, number: int = 0) -> bytes:

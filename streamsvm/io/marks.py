@@ -75,7 +75,7 @@ class Marks(NamedTuple):
 
 
 def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:HEX_DIGITS]
+    return hashlib.sha256(data).hexdigest()[:HEX_DIGITS] if data else ""
 
 
 def bytes_at(file: Readable, offset: int, size: int) -> bytes:

@@ -212,6 +212,7 @@ class Source:
     """A recipe for reading lines."""
 
     endless = False  # whether more may come later: then empty blocks are handed on while nothing comes
+    beginning: Position | Marks = BEGINNING  # where a reading begins that does not go on with another
 
     def __init__(self, urls: list[str], *, limits: Limits = Limits(), max_line: int = 16_000_000) -> None:
         self.parts = find_parts(urls)

@@ -1,0 +1,364 @@
+"""Whole runs of `follow`: what is learned is what `train` learns from the same lines, through whatever happens."""
+
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from followed import append, rotate
+from whole_runs import KilledError, Life, Notes, bits, class_lines, few_rows_a_piece, lines
+
+import streamsvm.cli
+import streamsvm.io.follow
+import streamsvm.solvers.base
+from streamsvm import load_model
+from streamsvm.config import load_settings
+from streamsvm.errors import ConfigError, DataError, StreamSvmError
+from streamsvm.following import follow
+from streamsvm.interrupts import Interrupted
+from streamsvm.training import Outcome, train
+
+QUICK = {"follow.until_idle": True, "follow.idle": 0.05, "follow.poll": 0.01, "follow.rotate_wait": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(streamsvm.io.follow, "FIRST_LINES", 200)
+    monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 300)
+    with few_rows_a_piece():
+        yield
+
+
+def followed(*logs: str, listener: Any = None, quick: bool = True, **settings: Any) -> Outcome:
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    overrides = {"data.train": list(logs) or ["a.log"], "output.model": "m.st", **(QUICK if quick else {}), **given}
+    return follow(load_settings(overrides=overrides), listener or Notes())
+
+
+def trained(text: str, name: str = "whole.svm", **settings: Any) -> Outcome:
+    Path(name).write_text(text)
+    given = {key.replace("__", "."): value for key, value in settings.items()}
+    return train(load_settings(overrides={"data.train": [name], "output.model": None, **given}), Notes())
+
+
+def text_of(rows: list[str]) -> str:
+    return "".join(f"{row}\n" for row in rows)
+
+
+ROWS = lines(1500)
+
+
+def test_it_learns_what_train_learns() -> None:
+    append(Path("a.log"), text_of(ROWS))
+    outcome = followed()
+    assert outcome.result["examples"] == 1500
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+    assert not any(outcome.result["follow"][mishap] for mishap in ("lost", "truncated", "errors"))
+    assert load_model("m.st").weights.tobytes() == outcome.model.weights.tobytes()
+
+
+@pytest.mark.parametrize("few", [20, 290, 310])
+def test_few_rows_are_learned_too(few: int) -> None:
+    """A step size is chosen on the first rows. Until they have come, the model is what train makes of those there."""
+    append(Path("a.log"), text_of(ROWS[:few]))
+    assert bits(followed()) == bits(trained(text_of(ROWS[:few])))
+    append(Path("a.log"), text_of(ROWS[few:]))
+    assert bits(followed()) == bits(trained(text_of(ROWS)))
+
+
+def test_it_goes_on_by_itself() -> None:
+    log = Path("a.log")
+    append(log, text_of(ROWS[:400]) + ROWS[400][:5])
+    followed()
+    append(log, ROWS[400][5:] + "\n")
+    followed()
+    append(log, text_of(ROWS[401:600]))
+    rotate(log)
+    append(log, text_of(ROWS[600:700]))
+    rotate(log)
+    append(log, text_of(ROWS[700:]))
+    outcome = followed()
+    assert outcome.result["examples"] == 1500
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+    assert followed().result["examples"] == 1500
+
+
+def test_stop_after_counts_all_rows() -> None:
+    append(Path("a.log"), text_of(ROWS))
+    assert followed(follow__stop_after=333).result["examples"] == 333
+    assert bits(followed(follow__stop_after=333)) == bits(trained(text_of(ROWS[:333])))
+    assert followed(follow__stop_after=334).result["examples"] == 334
+    assert followed(follow__stop_after=1001).result["examples"] == 1001
+    assert bits(followed()) == bits(trained(text_of(ROWS)))
+
+
+def test_stop_after_among_bad_rows() -> None:
+    rows = [row for number, row in enumerate(ROWS) for row in ([row, "bad :"] if number % 7 == 0 else [row])]
+    append(Path("a.log"), text_of(rows))
+    whole = trained(text_of(rows), data__on_bad_row="skip")
+    for stop in (100, 101, 640, 1400):
+        assert followed(follow__stop_after=stop).result["examples"] == stop
+    outcome = followed()
+    assert bits(outcome) == bits(whole) and outcome.result["bad_rows"] == whole.result["bad_rows"] == 215
+
+
+@pytest.mark.parametrize("politely", [False, True])
+@pytest.mark.parametrize("batches", [1, 2, 5, 11])
+def test_stopped_anywhere(batches: int, politely: bool) -> None:
+    append(Path("a.log"), text_of(ROWS))
+    for _ in range(20):
+        try:
+            life = Life(batches, politely=politely)
+            followed(listener=life, checkpoint__every_rows=40)
+            break
+        except (KilledError, Interrupted) as stop:
+            assert politely == isinstance(stop, Interrupted)
+    assert bits(followed()) == bits(trained(text_of(ROWS)))
+
+
+def table(rows: int, seed: int = 0) -> list[tuple[int, int, float, str]]:
+    rng = np.random.default_rng(seed)
+    return [
+        (int(x + z > 0.3), number, round(float(x), 3), "uvw"[int(z * 3) % 3])
+        for number, (x, z) in enumerate(zip(rng.standard_normal(rows), rng.random(rows), strict=True))
+    ]
+
+
+def as_csv(rows: list[tuple[int, int, float, str]], header: bool) -> str:
+    return ("click,id,x,site\n" if header else "") + "".join(f"{c},{i},{x},{s}\n" for c, i, x, s in rows)
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_csv_with_a_header_in_each_file_or_in_the_first(later: bool) -> None:
+    rows, log = table(900), Path("a.log")
+    append(log, as_csv(rows[:300], True))
+    followed()
+    append(log, as_csv(rows[300:500], False))
+    rotate(log)
+    append(log, as_csv(rows[500:800], later))
+    followed()
+    append(log, as_csv(rows[800:], False))
+    outcome = followed()
+    assert outcome.result["examples"] == 900 and outcome.result["bad_rows"] == 0
+    assert bits(outcome) == bits(trained(as_csv(rows, True), "whole.csv"))
+
+
+def test_csv_with_declared_columns() -> None:
+    rows, log = table(700), Path("a.csv")
+    append(log, as_csv(rows[:300], False))
+    declared = {"data__columns": "click,id,x,site", "data__label": "click"}
+    followed("a.csv", **declared)
+    append(log, as_csv(rows[300:], False))
+    outcome = followed("a.csv", **declared)
+    assert bits(outcome) == bits(trained(as_csv(rows, False), "whole.csv", **declared))
+
+
+def test_json_lines() -> None:
+    rows = [{"click": c, "x": x, "site": s} for c, _, x, s in table(700)]
+    text = [json.dumps(row) for row in rows]
+    append(Path("a.log"), text_of(text[:250]))
+    followed()
+    append(Path("a.log"), text_of(text[250:]))
+    assert bits(followed()) == bits(trained(text_of(text), "whole.jsonl"))
+
+
+def test_vw_text() -> None:
+    text = [f"{2 * c - 1} |a x:{x} |b {s}" for c, _, x, s in table(700)]
+    append(Path("a.log"), text_of(text[:250]))
+    followed()
+    append(Path("a.log"), text_of(text[250:]))
+    assert bits(followed()) == bits(trained(text_of(text), "whole.vw"))
+
+
+def test_several_classes() -> None:
+    rows = class_lines(900, labels=[1, 2, 5])
+    append(Path("a.log"), text_of(rows[:400]))
+    followed()
+    append(Path("a.log"), text_of(rows[400:]))
+    outcome = followed()
+    assert outcome.model.classes == [1, 2, 5]
+    assert bits(outcome) == bits(trained(text_of(rows)))
+
+
+@pytest.mark.parametrize("settings", [{"features__scale": "standard"}, {"data__class_weights": "balanced"}])
+def test_what_is_counted_on_the_way(settings: dict[str, Any]) -> None:
+    """Scales and weights of classes are those of the rows so far; a pause changes nothing."""
+    append(Path("a.log"), text_of(ROWS))
+    whole = followed(output__model="w.st", **settings)
+    append(Path("b.log"), text_of(ROWS[:700]))
+    followed("b.log", output__model="b.st", **settings)
+    append(Path("b.log"), text_of(ROWS[700:]))
+    assert bits(followed("b.log", output__model="b.st", **settings)) == bits(whole)
+
+
+def test_bad_rows_and_unknown_classes_are_skipped() -> None:
+    rows = [*ROWS[:300], "not a row", "7 1:1", *ROWS[300:600], "x y z", *ROWS[600:]]
+    append(Path("a.log"), text_of(rows))
+    listener = Notes()
+    outcome = followed(listener=listener)
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+    assert outcome.result["bad_rows"] == 3
+    assert any("a.log:301" in note for note in listener.notes)
+    assert any("label 7" in note and "data.classes" in note for note in listener.notes)
+
+
+def test_a_log_of_something_else_is_refused() -> None:
+    append(Path("a.log"), "1 1:1\n-1 2:1\n" + "GET /index.html HTTP/1.1\n" * 3000)
+    with pytest.raises(DataError, match="bad rows"):
+        followed()
+
+
+def test_it_waits_for_the_first_lines() -> None:
+    def write() -> None:
+        time.sleep(0.3)
+        append(Path("a.log"), text_of(ROWS[:100]))
+        time.sleep(0.1)
+        append(Path("a.log"), text_of(ROWS[100:]))
+
+    listener = Notes()
+    writer = threading.Thread(target=write)
+    writer.start()
+    outcome = followed(listener=listener, follow__stop_after=1500, follow__until_idle=False)
+    writer.join()
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+    assert "waiting for the first lines of a.log" in listener.notes
+
+
+def test_nothing_at_all_is_an_error() -> None:
+    with pytest.raises(DataError, match="there is no row to learn from"):
+        followed()
+
+
+def test_an_interrupt_while_waiting() -> None:
+    import signal
+
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    timer.start()
+    with pytest.raises(Interrupted):
+        followed(follow__until_idle=False)
+    timer.join()
+
+
+def test_the_model_is_always_whole() -> None:
+    """Whoever reads it while it is replaced again and again sees one or another, never half of one."""
+    append(Path("a.log"), text_of(ROWS))
+    followed(follow__stop_after=10)
+    ended, seen = threading.Event(), []
+
+    def read() -> None:
+        while not ended.is_set():
+            seen.append(load_model("m.st").provenance["examples"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        followed(checkpoint__every_rows=1)
+    finally:
+        ended.set()
+        reader.join()
+    assert seen == sorted(seen) and len(set(seen)) > 2
+
+
+def test_a_model_that_cannot_be_written_is_kept_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    append(Path("a.log"), text_of(ROWS))
+    Path("there").mkdir()
+    listener = Notes()
+    followed(listener=listener, output__model="there", checkpoint__dir="ck")
+    assert any(note.startswith("warning: the model could not be written") for note in listener.notes)
+    outcome = followed(output__model="m.st", checkpoint__dir="ck")
+    assert outcome.result["examples"] == 1500
+
+
+def test_init_begins_with_a_model() -> None:
+    append(Path("first.svm"), text_of(ROWS[:500]))
+    train(load_settings(overrides={"data.train": ["first.svm"], "output.model": "init.st"}), Notes())
+    append(Path("a.log"), text_of(ROWS[500:]))
+    outcome = followed(solver__init="init.st")
+    Path("rest.svm").write_text(text_of(ROWS[500:]))
+    settings = {"data.train": ["rest.svm"], "output.model": None, "solver.init": "init.st"}
+    assert bits(outcome) == bits(train(load_settings(overrides=settings), Notes()))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("solver.name", "dcd"), ("solver.name", "auto"), ("solver.passes", 2), ("penalty.C", 1.0),
+        ("data.holdout", 10), ("data.shuffle", 100), ("data.limit", 5), ("data.test", "x"), ("data.format", "parquet"),
+        ("run.objective", True), ("output.model", None), ("data.train", ["-"]), ("data.train", ["s3://b/x.log"]),
+    ],
+)  # fmt: skip
+def test_what_a_log_cannot_give_is_refused(setting: str, value: Any) -> None:
+    append(Path("a.log"), text_of(ROWS[:10]))
+    with pytest.raises(ConfigError):
+        followed(**{setting.replace(".", "__"): value})
+
+
+def test_another_configuration_is_refused() -> None:
+    append(Path("a.log"), text_of(ROWS[:500]))
+    followed()
+    with pytest.raises(StreamSvmError, match=r"penalty.l2 was not set and is now 0.5"):
+        followed(penalty__l2=0.5)
+
+
+def scraped(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    found = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, value in found}
+
+
+def test_metrics_are_served() -> None:
+    seen: list[dict[str, float]] = []
+
+    class Scraper(Notes):
+        port = 0
+
+        def note(self, text: str) -> None:
+            super().note(text)
+            if text.startswith("metrics on"):
+                self.port = int(text.rsplit(":", 1)[1].split("/")[0])
+
+        def progress(self, now: Any) -> None:
+            seen.append(scraped(self.port))
+
+    append(Path("a.log"), text_of([*ROWS, "bad"]))
+    followed(listener=Scraper(), follow__metrics=0)
+    last = seen[-1]
+    assert last["streamsvm_rows_total"] == 1500 and last["streamsvm_lag_bytes"] == 0
+    assert last["streamsvm_bytes_total"] == Path("a.log").stat().st_size
+    assert last["streamsvm_skipped_rows_total"] == 1 and last["streamsvm_up"] == 1
+
+
+def run_cli(*words: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["streamsvm", *words])
+    code = streamsvm.cli.run()
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(*words: str) -> tuple[int, str, str]:
+        quick = ["--set", "follow.idle=0.05", "--set", "follow.poll=0.01", "--rotate-wait", "0.1"]
+        return run_cli("follow", *words, "--until-idle", *quick, capsys=capsys, monkeypatch=monkeypatch)
+
+    append(Path("a.log"), text_of(ROWS))
+    code, out, err = command("a.log", "-o", "m.st")
+    assert code == 0, err
+    assert "learned  1,500 rows of 1 file\n" in out and "model    m.st" in out
+    assert "starting from the beginning" in err and "rows" in err
+    append(Path("a.log"), text_of(["bad"]))
+    code, out, err = command("a.log", "-o", "m.st", "--json", "--quiet")
+    result = json.loads(out.splitlines()[-1])
+    assert code == 0 and result["examples"] == 1500 and result["bad_rows"] == 1
+    assert "warning: 1 malformed rows skipped so far; a.log:1501" in err
+    code, out, err = run_cli("inspect", "m.st.checkpoint", capsys=capsys, monkeypatch=monkeypatch)
+    assert code == 0 and "1,500 examples" in out and "a.log, line 1,502" in out
+    code, out, err = command("s3://bucket/a.log")
+    assert code == 2 and "can be followed" in err
