@@ -18,14 +18,10 @@ window's mean takes to be noticed, and how often noise is taken for one, is simu
 """
 
 import math
+import statistics
 from typing import Any
 
-import numpy as np
-
-from streamsvm.batch import Float64s
-
-BLOCKS = 16  # of a window, at least, if it has so many slots
-FEWEST = 16  # slots of a window, whatever it is said to have
+BLOCKS = 16  # of a window, at least; one of fewer slots is judged as if it had so many
 MEMORY = 32  # windows that what is usual is the mean of
 FAR = 2.5  # deviations at which a block's loss is cut off
 WIDE = 4.5  # deviations of a window's mean at which it has left the band
@@ -41,11 +37,11 @@ class Band:
     """Is told the loss of one slot after the other. `see` says when something changes: LEFT, BACK or SETTLED."""
 
     def __init__(self, slots: int) -> None:
-        slots = max(slots, FEWEST)
-        self._block = max(1, slots // BLOCKS)  # slots
+        self.slots = slots = max(slots, BLOCKS)  # of the window that is judged
+        self._block = slots // BLOCKS  # slots
         self._window = -(-slots // self._block)  # blocks
         self._open = [0.0, 0.0, 0.0]  # slots of the block that is not complete, their losses, their weights
-        self._last: Float64s = np.empty(0)  # losses of the last two windows of blocks, the oldest first
+        self._last: list[float] = []  # losses of the last two windows of blocks, the oldest first
         self._blocks = 0.0  # that were seen before these
         self._mean = self._square = self._wander = 0.0
         self._share2 = 1.0  # the sum of squared shares that blocks have in the mean: 1 / their number, if all are equal
@@ -60,7 +56,7 @@ class Band:
     @property
     def recent(self) -> float | None:
         """The loss of the last window, in whole blocks; None before there is one."""
-        return float(self._last[-self._window :].mean()) if len(self._last) >= self._window else None
+        return mean(self._last[-self._window :]) if len(self._last) >= self._window else None
 
     @property
     def top(self) -> float | None:
@@ -74,12 +70,12 @@ class Band:
         self._open = [self._open[0] + 1.0, self._open[1] + loss * weight, self._open[2] + weight]
         if self._open[0] < self._block:
             return None
-        self._last = np.append(self._last, self._open[1] / self._open[2])
+        self._last.append(self._open[1] / self._open[2])
         self._open = [0.0, 0.0, 0.0]
         if len(self._last) > 2 * self._window:
             if not self.drifting:
                 self._learn()
-            self._last = self._last[1:]
+            del self._last[0]
         elif len(self._last) == 2 * self._window:
             self._begin(self._window / 2)
         return self._judge() if self._known else None
@@ -91,7 +87,7 @@ class Band:
     def _learn(self) -> None:
         """The oldest block becomes part of what is usual, and so does the mean of the window that it begins."""
         cut = self._cut(self._last[: self._window])
-        block, window = float(cut[0]) - self._mean, float(cut.mean()) - self._mean
+        block, window = cut[0] - self._mean, mean(cut) - self._mean
         self._blocks += 1.0
         share = max(2.0 / (self._blocks + 1.0), 1.0 / (MEMORY * self._window))  # the first ones fade
         self._mean += share * block
@@ -110,12 +106,13 @@ class Band:
         more = more if more > self._scale**2 / self._window else 0.0
         return math.sqrt((self._scale**2 / blocks + more) * (1.0 + blocks * self._share2))
 
-    def _cut(self, losses: Float64s) -> Float64s:
-        return np.clip(losses, self._mean - FAR * self._scale, self._mean + FAR * self._scale)
+    def _cut(self, losses: list[float]) -> list[float]:
+        low, high = self._mean - FAR * self._scale, self._mean + FAR * self._scale
+        return [low if loss < low else high if loss > high else loss for loss in losses]
 
     def _height(self, blocks: int) -> float:
         """By how many deviations the last blocks are above what is usual."""
-        return (float(self._cut(self._last[-blocks:]).mean()) - self._mean) / self._deviation(blocks)
+        return (mean(self._cut(self._last[-blocks:])) - self._mean) / self._deviation(blocks)
 
     def _judge(self) -> str | None:
         if not self.drifting:
@@ -135,10 +132,11 @@ class Band:
 
     def _begin(self, blocks: float) -> None:
         """What the last two windows say is usual, and counts as so many blocks; by medians, for nothing is known."""
-        middle = float(np.median(self._last))
-        spread = 1.4826 * float(np.median(np.abs(self._last - middle)))
-        near = np.clip(self._last, middle - FAR * spread, middle + FAR * spread)
-        self._mean, self._square = float(near.mean()), float(near.var())
+        middle = statistics.median(self._last)
+        spread = 1.4826 * statistics.median(abs(loss - middle) for loss in self._last)
+        near = [min(max(loss, middle - FAR * spread), middle + FAR * spread) for loss in self._last]
+        self._mean = mean(near)
+        self._square = mean([(loss - self._mean) ** 2 for loss in near])
         self._wander = self._square / self._window
         self._blocks, self._share2 = float(blocks), 1.0 / blocks
 
@@ -146,7 +144,7 @@ class Band:
         """Everything that the future depends on, copied."""
         return {
             "open": list(self._open),
-            "last": self._last.copy(),
+            "last": list(self._last),
             "usual": [self._blocks, self._mean, self._square, self._wander, self._share2],
             "drifting": self.drifting,
             "since": self._since,
@@ -155,6 +153,10 @@ class Band:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was taken."""
         self._open = [float(number) for number in state["open"]]
-        self._last = np.array(state["last"], np.float64)
+        self._last = [float(loss) for loss in state["last"]]
         self._blocks, self._mean, self._square, self._wander, self._share2 = map(float, state["usual"])
         self.drifting, self._since = bool(state["drifting"]), int(state["since"])
+
+
+def mean(losses: list[float]) -> float:
+    return math.fsum(losses) / len(losses)

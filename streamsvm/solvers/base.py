@@ -215,7 +215,7 @@ class OnlineSolver(ABC):
             self._choose_step_size()
         if self.watch is not None:
             for rows, order in self.watch.flush(self):
-                self._teach(rows, order)
+                self._run(rows, order)
         with np.errstate(invalid="ignore"):
             total = self._total()
         if not np.isfinite(total):
@@ -265,7 +265,7 @@ class OnlineSolver(ABC):
     def weights_of(self, indices: Uint32s) -> tuple[Float32s, Offset]:
         """The weights of these features alone, in this order, and the bias; all others are left as they are."""
         narrow = copy.copy(self)
-        narrow.vector = self.vector.reshape(-1, self.columns)[indices].reshape(-1)
+        narrow.vector = np.take(self.vector.reshape(-1, self.columns), indices, axis=0).reshape(-1)
         narrow.width = len(indices)
         return narrow.weights()
 
@@ -277,10 +277,14 @@ class OnlineSolver(ABC):
             return
         self._reserve(batch.width)
         for rows, visits in self.watch.pieces(batch, row_order(batch, order), self):
-            self._teach(rows, visits)
+            self._run(rows, visits)
 
     def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
         self._reserve(batch.width)
+        self._run(batch, order)
+
+    def _run(self, batch: Batch, order: Int64s | None) -> None:
+        """Learn rows for which there is room."""
         bad = self.run(batch, order)
         if bad >= 0:
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)

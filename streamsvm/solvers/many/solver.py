@@ -138,8 +138,8 @@ class ManyClasses(OnlineSolver):
 
     # Learning.
 
-    def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
-        super()._teach(batch, order)
+    def _run(self, batch: Batch, order: Int64s | None) -> None:
+        super()._run(batch, order)
         self.scalars[LOSS] = self.numbers[LOSS, : self.classes].sum()
 
     def begin_pass(self, number: int) -> None:
