@@ -13,11 +13,12 @@ Everything is counted in rows (those of weight 0 do not count): how rows are cut
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Int64s, concatenate
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, score_rows
 from streamsvm.shuffle import taken
@@ -36,6 +37,21 @@ class Narrowable(Protocol):
     columns: int
 
     def weights_of(self, indices: Any) -> tuple[Float32s, Offset]: ...
+
+
+def scored(rows: Batch, solver: Narrowable) -> Iterator[tuple[Batch, Float64s]]:
+    """The rows, whose `indptr` begins with 0, in parts; each with its scores by the weights as they stand.
+
+    Each feature of each row has its own copy of the weight, so that no others are needed.
+    """
+    most = max(1, AT_ONCE // solver.columns)
+    ends = np.searchsorted(rows.indptr, np.arange(0, rows.features, most), "right") - 1
+    edges = sorted({0, *ends.tolist(), rows.rows})
+    for a, b in pairwise(edges):
+        part = rows if len(edges) == 2 else rows.take(a, b)
+        weights, bias = solver.weights_of(part.indices)
+        own = part._replace(indices=np.arange(part.features, dtype=np.uint32))
+        yield part, score_rows(own, weights, bias)
 
 
 class Progressive:
@@ -69,7 +85,8 @@ class Progressive:
             return
         rows, count = concatenate(self._waiting), self._held
         self._waiting = []
-        self._score(rows, solver)
+        for part, scores in scored(rows, solver):
+            self.sample.add(scores, part.labels, part.weights)
         self._windows.append((self._start, count))
         self._rows += count
         self._start = max(self._start + self._start // GROWTH, self._rows)
@@ -88,16 +105,6 @@ class Progressive:
             features = sum(part.features for part in self._waiting) + np.cumsum(np.diff(batch.indptr)[order])
             stop = min(stop, int(np.searchsorted(features, FEATURES)) + 1)
         return min(stop, len(order))
-
-    def _score(self, rows: Batch, solver: Narrowable) -> None:
-        """Each feature of each row has its own copy of the weight, so that no others are needed."""
-        ends = np.searchsorted(rows.indptr, np.arange(0, rows.features, max(1, AT_ONCE // solver.columns)), "right") - 1
-        edges = np.unique([0, *ends.tolist(), rows.rows])
-        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            part = rows.take(a, b)
-            weights, bias = solver.weights_of(part.indices)
-            own = part._replace(indices=np.arange(part.features, dtype=np.uint32))
-            self.sample.add(score_rows(own, weights, bias), part.labels, part.weights)
 
     def recent(self) -> ScoreSample:
         """The scores that count."""

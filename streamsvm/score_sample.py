@@ -89,10 +89,8 @@ class ScoreSample:
 
     def newest(self, rows: int) -> "ScoreSample":
         """The last so many rows."""
-        state = self.state()
-        first = max(0, self.rows - rows)
         other = ScoreSample(many=self.many)
-        other.restore(state | {name: state[name][first:] for name in ("scores", "codes", "weights")})
+        other.restore(self._state_of(self._places()[max(0, self.rows - rows) :]))
         return other
 
     def unweighted(self, factors: Float64s) -> "ScoreSample":
@@ -122,12 +120,15 @@ class ScoreSample:
 
     def state(self) -> dict[str, Any]:
         """Everything that the future depends on, copied."""
+        return self._state_of(self._places())
+
+    def _state_of(self, places: Int64s) -> dict[str, Any]:
         return {
             "columns": self.columns,
             "many": self.many,
-            "scores": self._scores[self._places(), : self.columns],
-            "codes": self.codes(),
-            "weights": self.weights(),
+            "scores": self._scores[places, : self.columns],
+            "codes": self._codes[places],
+            "weights": self._weights[places],
         }
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ DOORS = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "safetensors": ("io/tensors.py",),
+    "prometheus_client": ("exposition.py",),
     "numpy": ("",),
 }
 
@@ -86,6 +87,10 @@ ROOMS = {
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},
     "progressive": {"batch", "score_sample", "scoring", "shuffle"},
+    "drift": set(),
+    "recent": SMALL
+    | {"calibration", "drift", "losses", "metrics", "progressive", "score_sample", "shuffle", "solvers"},
+    "exposition": {"errors"},
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,

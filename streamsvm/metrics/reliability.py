@@ -34,6 +34,25 @@ class Reliability:
         run = pair_reliability if probabilities.ndim == 1 else class_reliability
         run(probabilities, labels, weights, parts, self._sums, self._bins)
 
+    def clear(self, part: int) -> None:
+        """Forget the rows of a part."""
+        self._sums[part] = 0.0
+        self._bins[part] = 0.0
+
+    def together(self) -> "Reliability":
+        """All parts as one."""
+        other = Reliability()
+        other._sums[0], other._bins[0] = self._sums.sum(axis=0), self._bins.sum(axis=0)
+        return other
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the future depends on, copied."""
+        return {"sums": self._sums.copy(), "bins": self._bins.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken, with as many parts."""
+        self._sums[:], self._bins[:] = state["sums"], state["bins"]
+
     def result(self, part: int = 0) -> dict[str, Any]:
         weight, log_loss, brier = self._sums[part].tolist()
         if not weight:

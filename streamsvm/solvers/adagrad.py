@@ -48,6 +48,7 @@ class Adagrad(OnlineSolver):
     worse_by = 0.01  # steps get shorter by themselves, and far more rows follow than a trial has
     penalties = ("l2", "l1", "elastic_net", "none")
     own_scalars = 2
+    walks = True
 
     def columns_for(self) -> int:
         return 2 if self.problem.penalty.kind == "none" else 4
@@ -75,6 +76,16 @@ class Adagrad(OnlineSolver):
         self.scalars[BIAS] = bias
         self.scalars[GIVEN] = 1.0
 
+    def turn_back(self, before: float, after: float) -> None:
+        """G_j of all features is as if fewer rows had come."""
+        if self.scalars[GIVEN]:  # roots are not in use yet
+            return
+        clocks, penalty = self._clocks(), self.problem.penalty
+        table = self.vector.reshape(-1, self.columns, 1)[:, :2]
+        times = None if clocks is None else clocks.reshape(-1, 2, 1)[:, 1:]
+        fade(penalty.l1, penalty.l2, float(self.scalars[STEP]), table, times, before, after)
+        self.scalars[BIAS_ROOT] *= math.sqrt(after / before)
+
     def _place_known(self) -> None:
         """Known weights were just used when the first row comes, and move no faster than those of sgd would."""
         t, eta0 = float(self.scalars[T]), float(self.scalars[STEP])
@@ -99,6 +110,23 @@ class Adagrad(OnlineSolver):
 def paid(w, root, since, l1, l2):
     """soft(w, s l1) / (1 + s l2) with s = since / root; all of it as one amount to take off, which can be exactly 0."""
     return soft(w, since * (abs(w) * l2 + l1) / (root + since * l2))
+
+
+@kernel
+def fade(l1, l2, eta0, table, clocks, before, after):
+    """Everyone pays; then G_j shrinks, and times of last use are put back with the clock."""
+    l1, l2, delta = np.float32(l1), np.float32(l2), np.float32(DELTA / eta0)
+    shrink = np.float32(math.sqrt(after / before))
+    for j in range(len(table)):
+        for k in range(table.shape[2]):
+            root = table[j, 1, k]
+            if root == 0.0:  # never used
+                continue
+            if clocks is not None:
+                since = np.float32(eta0 * (before - clocks[j, 0, k]))
+                table[j, 0, k] = paid(table[j, 0, k], root + delta, since, l1, l2)
+                clocks[j, 0, k] = after
+            table[j, 1, k] = root * shrink
 
 
 @kernel

@@ -38,6 +38,8 @@ READING = 2.0**-22  # relative error of w as it is read, and of a step's factor,
 DRIFT = 2.0**-49  # relative error for each row of what is counted in double precision
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
+LATE = 1.0 / 16.0  # of the rows that are remembered: how many more may come before what takes a walk is done
+
 PIECE = 1 << 16  # weights turned into float64 at a time
 
 State = dict[str, Any]  # of arrays, plain numbers, and states of parts
@@ -98,6 +100,7 @@ class OnlineSolver(ABC):
     has_step_size: ClassVar[bool] = True
     averaged: ClassVar[bool] = False  # whether its weights are a mean of iterates, which has little noise
     worse_by: ClassVar[float] = 0.0  # how much more a trial may cost, relatively, if it takes larger steps
+    walks: ClassVar[bool] = False  # whether it has to walk over all weights to forget old rows
     rule: ClassVar[str] = "ova"  # how more than two classes are learned
     exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
 
@@ -164,6 +167,29 @@ class OnlineSolver(ABC):
         """So many classes are known now; only solvers of more than two have use for that."""
         return None
 
+    @property
+    def known(self) -> int:
+        """The classes that the rows learned so far have, by the order of rows alone."""
+        return 2
+
+    def tally(self) -> Float64s:
+        """The weight of this pass's rows, that of wrong ones, and their losses: one sum, or one for each class."""
+        return self.scalars[[WEIGHT, WRONG, LOSS]]
+
+    def forget(self, rows: float) -> None:
+        """What is older than about so many rows (of weight one) fades; to be called again and again.
+
+        The clock does not pass them: steps stay as long as they are then, and a mean of iterates spans as many.
+        """
+        clock = float(self.scalars[T])
+        if clock > rows * (1.0 + LATE if self.walks else 1.0):
+            self.scalars[T] = rows
+            self.turn_back(clock, rows)
+
+    def turn_back(self, before: float, after: float) -> None:
+        """The clock was `before` and is now `after`: no weight may change by that, nor any bound be claimed."""
+        return None
+
     # What users of a solver call.
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
@@ -189,7 +215,7 @@ class OnlineSolver(ABC):
             self._choose_step_size()
         if self.watch is not None:
             for rows, order in self.watch.flush(self):
-                self._teach(rows, order)
+                self._run(rows, order)
         with np.errstate(invalid="ignore"):
             total = self._total()
         if not np.isfinite(total):
@@ -239,7 +265,7 @@ class OnlineSolver(ABC):
     def weights_of(self, indices: Uint32s) -> tuple[Float32s, Offset]:
         """The weights of these features alone, in this order, and the bias; all others are left as they are."""
         narrow = copy.copy(self)
-        narrow.vector = self.vector.reshape(-1, self.columns)[indices].reshape(-1)
+        narrow.vector = np.take(self.vector.reshape(-1, self.columns), indices, axis=0).reshape(-1)
         narrow.width = len(indices)
         return narrow.weights()
 
@@ -251,10 +277,14 @@ class OnlineSolver(ABC):
             return
         self._reserve(batch.width)
         for rows, visits in self.watch.pieces(batch, row_order(batch, order), self):
-            self._teach(rows, visits)
+            self._run(rows, visits)
 
     def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
         self._reserve(batch.width)
+        self._run(batch, order)
+
+    def _run(self, batch: Batch, order: Int64s | None) -> None:
+        """Learn rows for which there is room."""
         bad = self.run(batch, order)
         if bad >= 0:
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)

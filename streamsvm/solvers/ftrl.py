@@ -15,6 +15,7 @@ Choose it for sparse models of very many features; with l1 it keeps far fewer we
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class Ftrl(OnlineSolver):
     worse_by = 0.01  # steps get shorter by themselves, and far more rows follow than a trial has
     penalties = ("l2", "l1", "elastic_net", "none")
     own_scalars = 3
+    walks = True
 
     def __init__(
         self,
@@ -86,6 +88,19 @@ class Ftrl(OnlineSolver):
         self.scalars[BIAS] = bias
         self.scalars[GIVEN] = 1.0
 
+    def turn_back(self, before: float, after: float) -> None:
+        """n_j of all features is as if fewer rows had come."""
+        if self.scalars[GIVEN]:  # z is not in use yet
+            return
+        penalty, eta0 = self.problem.penalty, float(self.scalars[STEP])
+        fade(penalty.l1, penalty.l2, self.beta, eta0, self.vector.reshape(-1, 2, 1), before, after)
+        self.scalars[BIAS_ROOT] *= math.sqrt(after / before)
+        self.scalars[BIAS_Z] = self.scalars[BIAS] * self.hold(eta0, after, self.scalars[BIAS_ROOT])
+
+    def hold(self, eta0: float, t: float, root: Any) -> Any:
+        """What z of the bias is divided by at time t."""
+        return (self.beta + root) / eta0 + t * self.problem.l2 * self.problem.bias.decay + TINY
+
     def _place_known(self) -> None:
         """Put z in place of known weights, such that it means them at the time t at which the first row comes."""
         t, eta0, bias = (float(self.scalars[place]) for place in (T, STEP, BIAS))
@@ -99,6 +114,26 @@ class Ftrl(OnlineSolver):
         self.scalars[BIAS_ROOT] = b_root
         self.scalars[BIAS_Z] = bias * ((self.beta + b_root) / eta0 + t * self.problem.l2 * self.problem.bias.decay)
         self.scalars[GIVEN] = 0.0
+
+
+@kernel
+def fade(l1, l2, beta, eta0, table, before, after):
+    """n_j shrinks, and z_j so that w_j stays; where w_j = 0, |z_j| keeps its share of the threshold t l1."""
+    slack, threshold = beta / eta0 + before * l2 + TINY, before * l1
+    new_slack, new_threshold = beta / eta0 + after * l2 + TINY, after * l1
+    shrink = np.float32(math.sqrt(after / before))
+    for j in range(len(table)):
+        for k in range(table.shape[2]):
+            z, root = np.float64(table[j, 0, k]), table[j, 1, k]
+            if root == 0.0 and z == 0.0:
+                continue
+            new_root = root * shrink
+            w = soft(z, threshold) / (np.float64(root) / eta0 + slack)
+            if w == 0.0:
+                z *= after / before
+            else:
+                z = w * (np.float64(new_root) / eta0 + new_slack) + math.copysign(new_threshold, w)
+            table[j, 0, k], table[j, 1, k] = np.float32(z), new_root
 
 
 @kernel

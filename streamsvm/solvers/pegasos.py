@@ -98,6 +98,13 @@ class Pegasos(OnlineSolver):
         written = self.scalars[SCALE] * np.sqrt(self.scalars[WRITES] * self.scalars[WRITTEN])
         return self._dual_value(self.scalars[ALPHAS], clock, visited, written, *self._last())
 
+    def forget(self, rows: float) -> None:
+        """The clock counts mini-batches."""
+        super().forget(rows / self.plan.batch_size)
+
+    def turn_back(self, before: float, after: float) -> None:
+        self.scalars[ALPHAS] = np.nan
+
     def start_from(self, weights: Float32s, bias: float) -> None:
         self._reserve(len(weights))
         self.vector[: self.columns * len(weights) : self.columns] = weights

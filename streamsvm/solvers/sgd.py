@@ -53,6 +53,9 @@ class Sgd(OnlineSolver):
         written = self.scalars[SCALE] * np.sqrt(self.scalars[WRITES] * self.scalars[WRITTEN])
         return self._dual_value(self.scalars[ALPHAS], t + t0, t, written, *self.weights())
 
+    def turn_back(self, before: float, after: float) -> None:
+        self.scalars[ALPHAS] = np.nan
+
     def weights(self) -> tuple[Float32s, float]:
         return self.vector[: self.width] * self.scalars[SCALE].astype("float32"), float(self.scalars[BIAS])
 

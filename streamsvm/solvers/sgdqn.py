@@ -56,6 +56,7 @@ class Plan(NamedTuple):
 class Sgdqn(OnlineSolver):
     name = "sgdqn"
     own_scalars = 4
+    walks = True
     exempt = dict.fromkeys(
         (
             "test_a_free_bias_approaches_scikit_learns_unpenalised_intercept",
@@ -102,8 +103,27 @@ class Sgdqn(OnlineSolver):
         self.scalars[BIAS] = bias
         self.scalars[KNOWN] = 1.0
 
+    def turn_back(self, before: float, after: float) -> None:
+        """1/B_j of all features is as if fewer rows had come."""
+        if not self.scalars[KNOWN]:  # else v is not in use yet
+            fade(self.vector.reshape(-1, 2, 1), self.problem.l2 * float(self.scalars[STEP]), before, after)
+            self.scalars[EXTRA_BIAS] *= after / before
+
     def _growth(self) -> float:
         return 1.0 + self.problem.l2 * float(self.scalars[STEP]) * float(self.scalars[T])
+
+
+@kernel
+def fade(table, rate, before, after):
+    """extra_j shrinks as growth = 1 + rate t does, and v_j so that w_j stays."""
+    kept, growth, new_growth = after / before, 1.0 + rate * before, 1.0 + rate * after
+    for j in range(len(table)):
+        for k in range(table.shape[2]):
+            v, extra = np.float64(table[j, 0, k]), np.float64(table[j, 1, k])
+            if v != 0.0 or extra != 0.0:
+                less = np.float32(extra * kept)
+                table[j, 0, k] = np.float32(v * ((new_growth + np.float64(less)) / (growth + extra)))
+                table[j, 1, k] = less
 
 
 @inlined

@@ -16,7 +16,7 @@ from streamsvm.jit import inlined, kernel
 from streamsvm.lanes import choose, in_single, load_lanes, root_of, size_of, spread_lanes, store_lanes, zero_lanes
 from streamsvm.rows import ONE, TWO, ZERO
 from streamsvm.scoring import Offset
-from streamsvm.solvers.adagrad import BIAS_ROOT, DELTA, GIVEN, Adagrad, paid
+from streamsvm.solvers.adagrad import BIAS_ROOT, DELTA, GIVEN, Adagrad, fade, paid
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
 from streamsvm.solvers.many.lane_rows import (
     best_class,
@@ -55,6 +55,14 @@ class AdagradClasses(ManyClasses):
         if clocks and not self.scalars[GIVEN]:
             write_weights(self.problem.penalty.l1, self.problem.l2, table, clocks[0], self.scalars, weights)
         return weights, bias
+
+    def turn_back(self, before: float, after: float) -> None:
+        if self.scalars[GIVEN]:
+            return
+        (table, *clocks), penalty = self._used(), self.problem.penalty
+        times = clocks[0] if clocks else None
+        fade(penalty.l1, penalty.l2, float(self.scalars[STEP]), table, times, before, after)
+        self.numbers[BIAS_ROOT] *= math.sqrt(after / before)
 
     def _place_known(self) -> None:
         for k in range(self.classes):

@@ -15,7 +15,7 @@ from streamsvm.penalties import soft
 from streamsvm.rows import ONE, ZERO
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
-from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, TINY, Ftrl
+from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, TINY, Ftrl, fade
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
@@ -57,6 +57,15 @@ class FtrlClasses(ManyClasses):
     def _beta(self) -> float:
         assert isinstance(self._one, Ftrl)
         return self._one.beta
+
+    def turn_back(self, before: float, after: float) -> None:
+        if self.scalars[GIVEN]:
+            return
+        assert isinstance(self._one, Ftrl)
+        penalty, eta0 = self.problem.penalty, float(self.scalars[STEP])
+        fade(penalty.l1, penalty.l2, self._beta, eta0, self._used()[0], before, after)
+        self.numbers[BIAS_ROOT] *= math.sqrt(after / before)
+        self.numbers[BIAS_Z] = self.numbers[BIAS] * self._one.hold(eta0, after, self.numbers[BIAS_ROOT])
 
     def _place_known(self) -> None:
         for k in range(self.classes):

@@ -106,6 +106,10 @@ class PegasosClasses(ManyClasses):
             return table[:, 0] * scale, self.numbers[BIAS, : self.classes].copy()
         return alpha * table[:, 0] + beta * table[:, 1], self.numbers[MEAN_BIAS, : self.classes].copy()
 
+    def forget(self, rows: float) -> None:
+        """The clock counts mini-batches."""
+        super().forget(rows / self._plan.batch_size)
+
     def start_from(self, weights: Float32s, bias: Offset) -> None:
         super().start_from(weights, bias)
         self.scalars[ALPHAS] = 0.0  # there is no bound for several classes

@@ -33,7 +33,18 @@ from streamsvm.solvers.many.lane_rows import (
     tame,
 )
 from streamsvm.solvers.many.solver import SCRATCH, ManyClasses
-from streamsvm.solvers.sgdqn import EXTRA_BIAS, GOLDEN, KNOWN, NEXT, ROWS_SINCE, STEEPEST, WEIGHT_SINCE, Plan, Sgdqn
+from streamsvm.solvers.sgdqn import (
+    EXTRA_BIAS,
+    GOLDEN,
+    KNOWN,
+    NEXT,
+    ROWS_SINCE,
+    STEEPEST,
+    WEIGHT_SINCE,
+    Plan,
+    Sgdqn,
+    fade,
+)
 
 SCORE, SLOPE, SHARE, SLACK = range(OWN + 4, OWN + 8)
 NUMBERS = OWN + 4 + SCRATCH
@@ -60,6 +71,11 @@ class SgdqnClasses(ManyClasses):
         table = self._used()[0][:, :, : self.classes]
         growth = np.float32(1.0 if self.scalars[KNOWN] else self._growth())
         return table[:, 0] / (table[:, 1] + growth), self.numbers[BIAS, : self.classes].copy()
+
+    def turn_back(self, before: float, after: float) -> None:
+        if not self.scalars[KNOWN]:
+            fade(self._used()[0], self.problem.l2 * float(self.scalars[STEP]), before, after)
+            self.numbers[EXTRA_BIAS] *= after / before
 
     def _growth(self) -> float:
         return 1.0 + self.problem.l2 * float(self.scalars[STEP]) * float(self.scalars[T])

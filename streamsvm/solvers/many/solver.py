@@ -24,14 +24,14 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.scoring import Offset
-from streamsvm.solvers.base import LOSS, OnlineSolver, Problem, State, row_order
+from streamsvm.solvers.base import LOSS, WEIGHT, WRONG, OnlineSolver, Problem, State, row_order
 from streamsvm.solvers.lane_group import aligned
 
 PART = 8  # lanes whose row sums fit into the registers
 SCRATCH = 8  # rows of `numbers` that kernels may use as they like
 MOST_TRIED = 32  # classes on which a step size is tried
 FEATURES = 1 << 12  # whose numbers are moved at a time
-INHERITED = ("penalties", "has_step_size", "averaged", "worse_by")
+INHERITED = ("penalties", "has_step_size", "averaged", "worse_by", "walks")
 
 
 class ManyClasses(OnlineSolver):
@@ -97,6 +97,13 @@ class ManyClasses(OnlineSolver):
             self._widen(padded(max(classes + 1, 3 * self.lanes // 2), self.lanes_by))
         self.classes = classes
 
+    @property
+    def known(self) -> int:
+        return int(self.scalars[-1])
+
+    def tally(self) -> Float64s:
+        return np.append(self.scalars[[WEIGHT, WRONG]], self.numbers[LOSS])
+
     def _widen(self, lanes: int) -> None:
         """More lanes; the new ones hold what the last one does, which has no class."""
         old, room = self.lanes, len(self.vector) // self.columns
@@ -131,8 +138,8 @@ class ManyClasses(OnlineSolver):
 
     # Learning.
 
-    def _teach(self, batch: Batch, order: Int64s | None = None) -> None:
-        super()._teach(batch, order)
+    def _run(self, batch: Batch, order: Int64s | None) -> None:
+        super()._run(batch, order)
         self.scalars[LOSS] = self.numbers[LOSS, : self.classes].sum()
 
     def begin_pass(self, number: int) -> None:
