@@ -221,7 +221,7 @@ class Following(TrainingRun):
                 if visit.batch.rows:
                     self._row_at = time.monotonic()
                     self.learn_visit(visit)
-                    self._tell_bad_rows()
+                self._tell_bad_rows()
                 self._publish()
                 self._tick(visit.batch.rows)
 
@@ -276,7 +276,8 @@ class Following(TrainingRun):
         return copy
 
     def _judged_by(self, solver: OnlineSolver) -> ScoreSample | None:
-        if not wanted(self.settings) or not isinstance(solver.watch, Recent):
+        rows = self.passes.stream.tally.rows
+        if not rows or not wanted(self.settings) or not isinstance(solver.watch, Recent):
             return None
         return self.to_judge_by(solver.watch.recent())
 

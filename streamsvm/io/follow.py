@@ -20,7 +20,7 @@ from typing import Any
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.log_files import Disk, Info, is_packed, opened
 from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, line_after
-from streamsvm.io.marks import Mark, Marks, bytes_at
+from streamsvm.io.marks import Counts, Mark, Marks, bytes_at
 from streamsvm.io.parts import STDIN, Part
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
 from streamsvm.io.urls import is_local, redact_url
@@ -376,7 +376,7 @@ class LogSource(Source):
                 break
             end = following
         self._first = text[: end + 1]
-        self.beginning = Marks(tuple(begun.values()))
+        self.beginning = Marks(tuple(begun.values()), Counts(files=len(begun)))
         return self._first
 
     def head(self, size: int, number: int = 0) -> bytes:
