@@ -19,11 +19,14 @@ The rooms, in the order data travels:
                     calibration makes probabilities of them, thresholds says where to decide
     model           weights and how they came about; scoring has the scores, evaluate and metrics/ measure them
     checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
+    io/follow       logs that are still being written, as a source: io/logs has its files through all rotations,
+                    io/marks how far each was read and what it is known by
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
-                    at once (runs has what they share); config says what they may be (reading turns it into streams),
+                    at once, following that of logs without an end, with recent figures, drift and exposition (runs has
+                    what they share); config says what they may be (reading turns it into streams),
                     cli shows them
 
-    >>> from streamsvm import load_model, open_stream, train, tune
+    >>> from streamsvm import follow, load_model, open_stream, train, tune
 """
 
 from typing import TYPE_CHECKING, Any
@@ -32,6 +35,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings, load_settings
+    from streamsvm.following import follow
     from streamsvm.model import Model, load_model
     from streamsvm.stream import Stream, open_stream
     from streamsvm.training import train
@@ -41,6 +45,7 @@ _HOMES = {
     "Model": "model",
     "Settings": "config",
     "Stream": "stream",
+    "follow": "following",
     "load_model": "model",
     "load_settings": "config",
     "open_stream": "stream",
@@ -48,7 +53,18 @@ _HOMES = {
     "tune": "tuning",
 }
 
-__all__ = ["Model", "Settings", "Stream", "__version__", "load_model", "load_settings", "open_stream", "train", "tune"]
+__all__ = [
+    "Model",
+    "Settings",
+    "Stream",
+    "__version__",
+    "follow",
+    "load_model",
+    "load_settings",
+    "open_stream",
+    "train",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

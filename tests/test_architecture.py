@@ -170,11 +170,22 @@ ROOMS = {
     }
     | {"training"}
     | SMALL,
-    "cli": {"checkpoint", "classes", "config", "converting", "evaluate", "inspecting", "predicting", "stream"}
+    "cli": {
+        "follow_settings",
+        "following",
+        "checkpoint",
+        "classes",
+        "config",
+        "converting",
+        "evaluate",
+        "inspecting",
+        "predicting",
+        "stream",
+    }
     | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | SMALL,
-    "": {"config", "model", "stream", "training", "tuning"},  # the public names
+    "": {"config", "following", "model", "stream", "training", "tuning"},  # the public names
 }
 
 

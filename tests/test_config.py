@@ -89,6 +89,10 @@ def test_defaults():
         "tune": {
             "l2": "1e-07..0.01", "l1": None, "candidates": 16, "solver": None, "loss": None, "by": "auto"
         },
+        "follow": {
+            "until_idle": False, "idle": 5.0, "stop_after": None, "rotate_wait": 5.0, "poll": 0.25,
+            "compressed": False, "window": 100_000, "forget": None, "metrics": None,
+        },
     }  # fmt: skip
 
 
@@ -333,9 +337,9 @@ UNKNOWN = [
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model"),
     ("zzz: 1", "zzz", "known here: data, features, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune"),
+     "penalty, bias, solver, run, output, checkpoint, tune, follow"),
     ("3: 1", "3", "known here: data, features, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune"),
+     "penalty, bias, solver, run, output, checkpoint, tune, follow"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -774,7 +778,7 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune"
+        "data", "features", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune", "follow"
     ]  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def test_going_on(written, format, monkeypatch):
     for k, tally in enumerate(tallies):
         again = training_stream(chosen)
         again.reading = Reading(threads=1, block_size=3000)
-        assert [row for batch in again.in_order(Tally.restored(tally)) for row in rows_of(batch)] == sum(
+        assert [row for batch in again.in_order(Tally.restored(tally, again.source)) for row in rows_of(batch)] == sum(
             batches[k + 1 :], []
         )
 

@@ -354,8 +354,9 @@ class LogSource(Source):
                 before = len(text)
                 for block in follower.round(1 << 20, _Unlimited()):
                     text += bytes(block.buffer[: block.size])
-                    for mark in block.after.files:
-                        begun.setdefault(mark.log, Mark(*mark[:4], written=mark.written))
+                for mark in follower.marks().files:
+                    fresh = Mark(mark.log, mark.path, mark.device, mark.inode, written=mark.written)
+                    begun.setdefault(mark.log, fresh)
                     if text.count(b"\n") >= FIRST_LINES:
                         break
                 if len(text) > before:

@@ -438,7 +438,7 @@ def test_going_on_after_any_batch(put, names):
     assert len(batches) > 20 and sum(batches, []) == twin(QUOTED * 2, recipe)[0]
     for k in range(0, len(batches), 3):
         again = stream([first, second], recipe, block_size=200)
-        found = [row for batch in again.in_order(Tally.restored(tallies[k])) for row in rows_of(batch)]
+        found = [row for batch in again.in_order(Tally.restored(tallies[k], again.source)) for row in rows_of(batch)]
         assert found == sum(batches[k + 1 :], []), k
         assert again.tally.rows == 80 and again.tally.origin.line == whole.tally.origin.line
 

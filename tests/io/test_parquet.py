@@ -532,7 +532,7 @@ def test_going_on_after_any_batch(tmp_path, format, monkeypatch):
     assert sum(batches, []) == twin(ROWS[:200] * 2, RECIPE)[0] and len(batches) >= 14
     for k, tally in enumerate(tallies):
         again = stream(str(tmp_path), RECIPE, format, threads=1 + k % 3)
-        found = [row for batch in again.in_order(Tally.restored(tally)) for row in rows_of(batch)]
+        found = [row for batch in again.in_order(Tally.restored(tally, again.source)) for row in rows_of(batch)]
         assert found == sum(batches[k + 1 :], []), k
         assert again.tally.rows == whole.tally.rows
 
