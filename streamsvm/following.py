@@ -352,6 +352,7 @@ class Following(TrainingRun):
         return {
             **super().result(),
             "examples": tally.rows,
+            "passes": 1,
             "recent": figures,
             "follow": (position.counts if isinstance(position, Marks) else Counts())._asdict(),
             "bad_rows": tally.bad_rows + self.feed.unknown,

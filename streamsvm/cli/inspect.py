@@ -167,11 +167,13 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
         f"written  {found['written']}, after {found['seconds']:,.0f} s of streamsvm {found['command']}",
         f"stands   {standing_text(found)}",
     ]
-    if found["inside"]:
+    if found["inside"] and found["passes"]:
         share = f"{100 * found['fraction']:.1f} % of the pass" if found["fraction"] else "a part of the pass"
         lines[-1] += f", {share}"
     if found.get("loss") is not None:
-        lines.append(f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} % in this pass")
+        lines.append(
+            f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} %{' in this pass' * bool(found['passes'])}"
+        )
     position = found["position"]
     if found["inside"] and position["groups"]:
         lines.append(f"reading  the cache, {position['groups']:,} groups of rows done in this pass")
