@@ -328,3 +328,17 @@ def test_too_few_rows_are_refused() -> None:
         Recent(63, many=False, loss=loss)
     with pytest.raises(ConfigError, match="--forget 10: .* set it to 64 or more"):
         Recent(64, many=False, loss=loss, forget=10)
+
+
+def test_a_pass_that_ends_with_rows_of_weight_zero_leaves_nothing_behind() -> None:
+    batch = rows_of(SLOT * 10)
+    found = []
+    for more in (0, 3):  # they would wait to be scored
+        solver, watch = fed(batch.slice(0, SLOT * 5))
+        nothing = batch.slice(0, more)
+        learn(solver, nothing._replace(weights=np.zeros(more, np.float32)))
+        solver.end_pass()
+        solver.begin_pass(2)
+        learn(solver, batch)
+        found.append((solver, watch))
+    same(*found)
