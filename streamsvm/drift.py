@@ -1,20 +1,20 @@
 """Whether the loss of a stream has left the band of what is usual: a warning that the data are not what they were.
 
-    x            mean losses, of blocks: a window of K slots is 16 blocks or more, where it has so many slots
-    recent       the mean of the last window of blocks, and of the last two
-    usual        m, the mean of all blocks before these two windows, in which old ones fade: 16 windows count
-    deviation    s^2, the mean of (x - m)^2;  e, by how much the means of whole windows vary more than s^2 / blocks
-    band         recent - m < WIDE d,   d^2 = (s^2 / blocks + e) (1 + blocks / blocks that m is a mean of)
+    x            the mean loss of a block of slots; a window is 16 blocks or more
+    recent       the mean of the last window's blocks, or of the last two windows': whichever is higher, seen in d
+    usual        m, the mean of all blocks before these two windows, of which old ones fade: about 32 windows count
+    deviation    s^2, the mean of (x - m)^2, and e, by how much means of whole windows vary more than s^2 / blocks
+    band         recent < m + 4.25 d,  d^2 = (s^2 / blocks + e) (1 + blocks / number of blocks that m is the mean of)
 
-Every x, of m and s as of the recent ones, is first brought to within 3 s of m: a few slots that are far out move
+Every x, of m and s as of the recent ones, is first brought to within 2.5 s of m: a few slots that are far out move
 nothing, a rise of most slots does. Losses that fall, as they do while a model learns, leave m too high for a while:
-then nothing is found, rather than something wrong. So is nothing before there are two windows beside the recent two.
+then nothing is found, rather than something wrong. So is nothing in the first six windows.
 
-    usual --(recent above the band)--> drifting --(last window within d of m)--> usual again
-                                       drifting --(for 8 windows)--> what has come to be is usual now
+    usual --(recent above the band)--> drifting --(last window below m + 1.5 d)--> usual again
+                                       drifting --(for 8 windows)--> what has come to be is usual from now on
 
-While it drifts, m and s stand still. A loss that becomes smaller is no drift. What a rise by five deviations of a
-window's mean takes to be noticed, and how often noise is taken for one, is simulated in tests/test_drift.py.
+While it drifts, m and s stand still. A loss that becomes smaller is no drift. How soon a rise by five deviations of a
+window's mean is noticed, and how seldom noise is taken for one, is simulated in tests/test_drift.py.
 """
 
 import math
@@ -24,11 +24,12 @@ from typing import Any
 BLOCKS = 16  # of a window, at least; one of fewer slots is judged as if it had so many
 MEMORY = 32  # windows that what is usual is the mean of
 FAR = 2.5  # deviations at which a block's loss is cut off
-WIDE = 4.5  # deviations of a window's mean at which it has left the band
+SURE = 2.5  # times more than by noise: so much windows must vary before it is believed
+WIDE = 4.25  # deviations of a window's mean at which it has left the band
 NEAR = 1.5  # and at which it is back
 PATIENCE = 8  # windows after which a drift is what is usual
 FLOOR = 1e-3  # a deviation is at least this part of the mean
-TINY = 1e-9
+TINY = 1e-4  # and at least this: losses are numbers about 1
 
 LEFT, BACK, SETTLED = "left", "back", "settled"
 
@@ -37,7 +38,7 @@ class Band:
     """Is told the loss of one slot after the other. `see` says when something changes: LEFT, BACK or SETTLED."""
 
     def __init__(self, slots: int) -> None:
-        self.slots = slots = max(slots, BLOCKS)  # of the window that is judged
+        slots = max(slots, BLOCKS)
         self._block = slots // BLOCKS  # slots
         self._window = -(-slots // self._block)  # blocks
         self._open = [0.0, 0.0, 0.0]  # slots of the block that is not complete, their losses, their weights
@@ -47,6 +48,12 @@ class Band:
         self._share2 = 1.0  # the sum of squared shares that blocks have in the mean: 1 / their number, if all are equal
         self.drifting = False
         self._since = 0  # blocks since it began to drift
+        self._judged = self._window  # blocks that the last verdict was about
+
+    @property
+    def slots(self) -> int:
+        """How many slots the last verdict was about: those of a window, or of two."""
+        return self._judged * self._block
 
     @property
     def usual(self) -> float | None:
@@ -55,13 +62,13 @@ class Band:
 
     @property
     def recent(self) -> float | None:
-        """The loss of the last window, in whole blocks; None before there is one."""
-        return mean(self._last[-self._window :]) if len(self._last) >= self._window else None
+        """The loss of these slots; None before there are so many."""
+        return mean(self._last[-self._judged :]) if len(self._last) >= self._judged else None
 
     @property
     def top(self) -> float | None:
         """Where the band ends above; None before that is known."""
-        return self._mean + WIDE * self._deviation(self._window) if self._known else None
+        return self._mean + WIDE * self._deviation(self._judged) if self._known else None
 
     def see(self, loss: float, weight: float) -> str | None:
         """The mean loss of the next slot, and the weight of its rows."""
@@ -76,7 +83,7 @@ class Band:
             if not self.drifting:
                 self._learn()
             del self._last[0]
-        elif len(self._last) == 2 * self._window:
+        elif len(self._last) == 2 * self._window and not self._blocks:
             self._begin(self._window / 2)
         return self._judge() if self._known else None
 
@@ -102,9 +109,9 @@ class Band:
 
     def _deviation(self, blocks: int) -> float:
         """That of the mean of so many blocks from the usual mean, both of which are uncertain."""
-        more = self._wander - self._scale**2 / self._window
-        more = more if more > self._scale**2 / self._window else 0.0
-        return math.sqrt((self._scale**2 / blocks + more) * (1.0 + blocks * self._share2))
+        square, noise = self._scale**2, self._scale**2 / self._window
+        more = self._wander - noise if self._wander > SURE * noise else 0.0
+        return math.sqrt((square / blocks + more) * (1.0 + blocks * self._share2))
 
     def _cut(self, losses: list[float]) -> list[float]:
         low, high = self._mean - FAR * self._scale, self._mean + FAR * self._scale
@@ -116,13 +123,16 @@ class Band:
 
     def _judge(self) -> str | None:
         if not self.drifting:
-            if max(self._height(self._window), self._height(2 * self._window)) < WIDE:
+            self._judged = max(self._window, len(self._last), key=self._height)
+            if self._height(self._judged) < WIDE:
                 return None
             self.drifting, self._since = True, 0
             return LEFT
+        self._judged = self._window
         self._since += 1
         if self._height(self._window) < NEAR:
             self.drifting = False
+            del self._last[: -self._window]  # what was strange is neither recent any longer nor usual
             return BACK
         if self._since >= PATIENCE * self._window:
             self.drifting = False
@@ -148,6 +158,7 @@ class Band:
             "usual": [self._blocks, self._mean, self._square, self._wander, self._share2],
             "drifting": self.drifting,
             "since": self._since,
+            "judged": self._judged,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -156,6 +167,7 @@ class Band:
         self._last = [float(loss) for loss in state["last"]]
         self._blocks, self._mean, self._square, self._wander, self._share2 = map(float, state["usual"])
         self.drifting, self._since = bool(state["drifting"]), int(state["since"])
+        self._judged = int(state["judged"])
 
 
 def mean(losses: list[float]) -> float:

@@ -118,6 +118,8 @@ class Recent:
             yield from self._score(solver)
         if self._rows:
             self._end_slot(solver)
+        else:
+            self._begin_slot()
 
     def _wait(self, batch: Batch, order: Int64s, start: int, stop: int) -> int:
         """Keep rows back, until there are enough of them or they have their features; returns where that is."""

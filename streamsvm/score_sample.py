@@ -78,19 +78,19 @@ class ScoreSample:
 
     def scores(self) -> Float32s:
         """[row] or [row, class], the oldest row first; a copy, as are the others."""
-        found: Float32s = self._scores[self._places(), : self.columns]
+        found: Float32s = self._scores[self._places(self.rows), : self.columns]
         return found if self.many else found[:, 0].copy()
 
     def codes(self) -> Float32s:
-        return self._codes[self._places()]
+        return self._codes[self._places(self.rows)]
 
     def weights(self) -> Float32s:
-        return self._weights[self._places()]
+        return self._weights[self._places(self.rows)]
 
     def newest(self, rows: int) -> "ScoreSample":
         """The last so many rows."""
         other = ScoreSample(many=self.many)
-        other.restore(self._state_of(self._places()[max(0, self.rows - rows) :]))
+        other.restore(self._state_of(self._places(min(rows, self.rows))))
         return other
 
     def unweighted(self, factors: Float64s) -> "ScoreSample":
@@ -120,7 +120,7 @@ class ScoreSample:
 
     def state(self) -> dict[str, Any]:
         """Everything that the future depends on, copied."""
-        return self._state_of(self._places())
+        return self._state_of(self._places(self.rows))
 
     def _state_of(self, places: Int64s) -> dict[str, Any]:
         return {
@@ -166,6 +166,6 @@ class ScoreSample:
             self._codes[:rows] = state["codes"]
             self._weights[:rows] = state["weights"]
 
-    def _places(self) -> npt.NDArray[np.int64]:
-        """Where the rows lie, the oldest first."""
-        return (self._end - self.rows + np.arange(self.rows)) % len(self._codes)
+    def _places(self, rows: int) -> npt.NDArray[np.int64]:
+        """Where the last so many rows lie, the oldest first."""
+        return (self._end - rows + np.arange(rows)) % len(self._codes)
