@@ -171,9 +171,8 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
         share = f"{100 * found['fraction']:.1f} % of the pass" if found["fraction"] else "a part of the pass"
         lines[-1] += f", {share}"
     if found.get("loss") is not None:
-        lines.append(
-            f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} %{' in this pass' * bool(found['passes'])}"
-        )
+        whole = " in this pass" if found["passes"] else ""
+        lines.append(f"progress loss {found['loss']:.5f}, error {100 * found['error']:.2f} %{whole}")
     position = found["position"]
     if found["inside"] and position["groups"]:
         lines.append(f"reading  the cache, {position['groups']:,} groups of rows done in this pass")
