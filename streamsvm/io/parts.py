@@ -1,21 +1,70 @@
-"""The files of a source: which ones a path, glob, directory or url names, what tells one from another, opening them."""
+"""The files of a source: which ones a path, glob, directory or url names, what tells one from another, opening them.
+
+How remote file systems are opened (`storage_options`), how often to try again and how much to read ahead are matters of
+a whole process, because fsspec's file systems are: the commands and `train` say `use_access` before they read.
+"""
 
 import glob
 import os
 import stat
 import sys
-from contextlib import closing
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streamsvm import interrupts
 from streamsvm.errors import ConfigError, SourceError
-from streamsvm.io.identity import content_digest
-from streamsvm.io.urls import REMOTE_EXTRAS, is_local, reason, redact_url, scheme_of
+from streamsvm.io.bucket_ranges import BucketObject
+from streamsvm.io.http_ranges import HttpObject, plain_headers
+from streamsvm.io.identity import content_digest, sampled_spans
+from streamsvm.io.remote import STREAMED, Depth, Named, Ranges, RemoteFile
+from streamsvm.io.retries import ChangedError, persistently, status_of
+from streamsvm.io.stream_ranges import StreamObject
+from streamsvm.io.urls import REMOTE_EXTRAS, WEB, hide, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
-SAMPLED = 1 << 16  # bytes that a remote file may fetch beyond what is asked of it, where only samples are wanted
 CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
-TIME_STAMPS = ("LastModified", "mtime", "updated", "last_modified", "created")  # a copy has another
+TIME_STAMPS = ("LastModified", "Last-Modified", "mtime", "updated", "last_modified", "created")  # a copy has another
+
+
+class Access(NamedTuple):
+    """How remote places are reached."""
+
+    options: Mapping[str, Mapping[str, Any]] = {}  # for fsspec's file systems, by protocol
+    expand: Callable[[str], str] = str  # puts the environment's values in place of ${NAME}
+    retries: int = 5
+    memory: int = 10**9  # of the run, of which a share is for bytes read ahead
+
+
+_access = Access()
+
+
+def use_access(access: Access) -> None:
+    """Reach remote places like this from now on, in this process."""
+    global _access
+    _access = access
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """The options of a protocol, or of another name of it, expanded; what they hold is kept out of messages."""
+    same = [name for name, extra in REMOTE_EXTRAS.items() if extra and extra == REMOTE_EXTRAS[scheme]]
+    found: dict[str, Any] = {}
+    for name in (*same, scheme):
+        found |= _access.options.get(name, {})
+    expanded: dict[str, Any] = _expanded(found)
+    hide(expanded)
+    return expanded
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _expanded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_expanded(inner) for inner in value]
+    return _access.expand(value) if isinstance(value, str) else value
 
 
 class Part(NamedTuple):
@@ -97,10 +146,11 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         raise SourceError(f"{redact_url(url)}: {scheme}:// is not supported (supported: file, {known})")
     if "::" in url:
         raise SourceError(f"{redact_url(url)}: chained urls (::) are not accepted")
+    options = _options(scheme)
     try:
         import fsspec
 
-        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+        return fsspec.core.url_to_fs(url, **options)  # type: ignore[no-any-return]
     except ImportError as error:
         extra = REMOTE_EXTRAS.get(scheme or "")
         remedy = f"pip install 'streamsvm[{extra}]'" if extra else reason(error)
@@ -110,24 +160,57 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
 
 def _remote_parts(url: str) -> list[Part]:
-    scheme = scheme_of(url)
+    scheme, shown = scheme_of(url), redact_url(url)
     filesystem, path = open_filesystem(url)
+    retries = _access.retries if scheme in WEB else 0  # the libraries of buckets try again by themselves
     try:
-        if glob.has_magic(path) and scheme not in ("http", "https"):
-            names = sorted(filesystem.glob(path))
-        elif scheme not in ("http", "https") and filesystem.isdir(path):
-            names = sorted(n for n in filesystem.ls(path, detail=False) if not _hidden(n) and filesystem.isfile(n))
-        else:
-            names = [path]
-        infos = [(name, filesystem.info(name)) for name in names]
+        infos = persistently(
+            lambda: _infos(filesystem, path, scheme in WEB),
+            "cannot look it up",
+            retries=retries,
+            url=url,
+            shown=shown,
+            sleep=_sleep,
+        )
     except FileNotFoundError as error:
-        raise SourceError(f"{redact_url(url)}: no such file") from error
-    except Exception as error:
-        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {reason(error, url)}") from error
+        pattern = "; patterns work in buckets, not on web servers" if scheme in WEB and "*" in shown else ""
+        raise SourceError(f"{shown}: no such file{pattern}") from error
     if not infos:
-        raise SourceError(f"{redact_url(url)}: no file matches")
-    several = len(names) > 1 or names[0] != path
-    return [_remote_part(filesystem.unstrip_protocol(n) if several else url, info) for n, info in infos]
+        raise SourceError(f"{shown}: no file matches")
+    several = len(infos) > 1 or infos[0][0] != path
+    return [_remote_part(filesystem.unstrip_protocol(name) if several else url, info) for name, info in infos]
+
+
+def _infos(filesystem: Any, path: str, web: bool) -> list[tuple[str, dict[str, Any]]]:
+    """What is known of the objects of a url, as of now, by name."""
+    filesystem.invalidate_cache()
+    if web:
+        return [(path, _web_info(filesystem, path))]
+    if glob.has_magic(path):
+        found = filesystem.glob(path, detail=True)
+        return sorted((name, info) for name, info in found.items() if info.get("type") != "directory")
+    if filesystem.isdir(path):
+        listed = {info["name"]: info for info in filesystem.ls(path, detail=True) if info.get("type") != "directory"}
+        return sorted((name, info) for name, info in listed.items() if not _hidden(name) and info["name"] != path)
+    return [(path, filesystem.info(path))]
+
+
+def _web_info(filesystem: Any, path: str) -> dict[str, Any]:
+    try:
+        info: dict[str, Any] = filesystem.info(path)
+        return info
+    except FileNotFoundError as error:  # fsspec says so whatever went wrong
+        if isinstance(error.__cause__, Exception) and status_of(error) not in (404, 410):
+            raise error.__cause__ from None
+        raise
+
+
+def _sleep(seconds: float) -> None:
+    """Wait in small steps: a signal may have been noted."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        interrupts.check()
+        time.sleep(min(left, 0.1))
 
 
 def _hidden(name: str) -> bool:
@@ -139,19 +222,66 @@ def _remote_part(url: str, info: dict[str, Any]) -> Part:
     return Part(url, redact_url(url), info.get("size"), stamp)
 
 
-def open_part(part: Part, block_size: int | None = None) -> Any:
-    """The stored bytes of a part; `block_size` is how far a remote file reads ahead, None for what is usual there."""
+def open_part(
+    part: Part, *, stopped: Callable[[], bool] = lambda: False, random: bool = False, share: int = 1
+) -> Any:
+    """The stored bytes of a part. A remote one is read ahead, until `stopped` says that nobody reads any more.
+
+    Who reads here and there (`random`) needs ranges; `share` files that are open at a time share the memory.
+    """
     try:
         if part.url == STDIN:
             return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
         if not is_local(part.url):
-            filesystem, path = open_filesystem(part.url)
-            return filesystem.open(path, "rb", block_size=block_size)
+            return _open_remote(part, stopped, random, share)
         return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
     except SourceError:
         raise
     except Exception as error:
         raise SourceError(f"{part.shown}: cannot open: {reason(error, part.url)}") from error
+
+
+def read_ahead_memory() -> int:
+    """Bytes that a remote part may have read ahead."""
+    return Depth.of_memory(_access.memory).ahead
+
+
+def _open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: int) -> RemoteFile:
+    scheme = scheme_of(part.url)
+    filesystem, path = open_filesystem(part.url)
+    named = Named(part.url, part.shown, _access.retries)
+    depth = Depth.of_memory(_access.memory // share)
+    compare = partial(_refuse_changed, part, filesystem, path) if part.stamp or part.size is not None else None
+    headers = plain_headers(_options(scheme)) if scheme in WEB else None
+    ranges: Ranges | None = None
+    if headers is not None:
+        ranges = HttpObject(part.url, part.size, part.stamp, headers)
+    elif part.size is not None and getattr(filesystem, "async_impl", False):
+        ranges = BucketObject(filesystem, path, part.size, part.stamp, compare or (lambda: None))
+
+    def streamed() -> Ranges:
+        if headers is None:
+            return StreamObject(partial(filesystem.open, path, "rb"), part.size, compare, part.shown)
+        web = HttpObject(part.url, part.size, part.stamp, headers)
+        return StreamObject(web.whole, part.size, compare, part.shown, web.abort)
+
+    if ranges is None or part.size is None:
+        depth = depth._replace(range=min(STREAMED, depth.range), threads=1)
+        return RemoteFile(streamed(), part.size, named, depth, stopped=stopped)
+    return RemoteFile(ranges, part.size, named, depth, stopped=stopped, streamed=None if random else streamed)
+
+
+def _refuse_changed(part: Part, filesystem: Any, path: str) -> None:
+    """ChangedError if the part is not what it was when it was found."""
+    try:
+        filesystem.invalidate_cache()
+        now = _remote_part(part.url, _web_info(filesystem, path))
+    except FileNotFoundError:
+        raise ChangedError("it is gone") from None
+    if now.size != part.size:
+        raise ChangedError(f"it had {part.size:,} bytes and has {now.size or 0:,} now")
+    if now.stamp != part.stamp:
+        raise ChangedError(f"its {(part.stamp or 'date').partition(' ')[0]} is another one now")
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -167,9 +297,14 @@ def identified(part: Part) -> list[Any]:
     """Name, size, and a stamp of the content; the part is read only where nobody else has made one."""
     kind, _, value = (part.stamp or "").partition(" ")
     if kind not in CONTENT_STAMPS:
-        with closing(open_part(part, SAMPLED)) as raw:
+        with closing(open_part(part)) as raw:
             try:
+                if isinstance(raw, RemoteFile) and part.size is not None and raw.seekable():
+                    with suppress(OSError):
+                        raw.plan(sampled_spans(part.size))
                 kind, value = "content", content_digest(raw, part.size or 0)
+            except SourceError:
+                raise
             except Exception as error:
                 raise SourceError(f"{part.shown}: cannot read: {reason(error, part.url)}") from error
     return [part.shown, part.size, kind, value]

@@ -76,7 +76,7 @@ class _Input:
         self.shown = part.shown
         self._part = start.part
         self.stopped = stopped
-        self._raw: Any = open_part(part)
+        self._raw: Any = open_part(part, stopped=lambda: self.stopped())
         self._returned = b""  # plain bytes that were looked at, and come again
         self._inflated: Inflated | None = None
         piped = part.size is None and is_local(part.url) and os.name == "posix"
@@ -159,6 +159,8 @@ class _Input:
             return b""
         try:
             return self._raw.read(size) or b""
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 
@@ -186,6 +188,8 @@ class _Input:
             return 0
         try:
             return self._raw.readinto(view) or 0
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 
