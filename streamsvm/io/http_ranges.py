@@ -20,11 +20,12 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from streamsvm.io.retries import ChangedError
 
 TIMEOUT = 30.0  # seconds without a byte
-STEP = 1 << 18  # bytes received before they are told of
+STEP = 1 << 16  # bytes received before they are told of
 MOST_IDLE = 32  # connections kept for later
 MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
 GONE = (412, 416)  # answers that say: this is another object, or it is shorter now
+REFUSED = (400, 403, 405, 501)  # answers to HEAD of servers that would answer to GET
 SAFE = "/%:=&?~#+!$,;'@()*[]"
 
 Arrived = Callable[[int], None]
@@ -97,16 +98,19 @@ class Answer:
         self._left = response.length  # None if the end of the body is not told beforehand
 
     def readinto(self, view: memoryview) -> int:
-        """0 at the end; ConnectionError if that comes too early."""
-        got = self._response.readinto(view) if self._left != 0 and len(view) else 0
-        if self._left is not None:
-            if not got and self._left and len(view):
-                raise ConnectionError(f"the connection was closed {self._left:,} bytes too early")
-            self._left -= got
-        return got
+        """What has come, at least a byte; 0 at the end, and ConnectionError if that comes too early."""
+        if self._left is None:
+            return self._response.readinto(view)
+        if not self._left or not len(view):
+            return 0
+        got = self._response.fp.readinto1(view[: self._left])  # `readinto` would wait until all of it is here
+        if not got:
+            raise ConnectionError(f"the connection was closed {self._left:,} bytes too early")
+        self._left -= got
+        return int(got)
 
     def close(self) -> None:
-        whole = self._left == 0 or self._response.isclosed()
+        whole = self._left == 0 or (self._left is None and self._response.isclosed())
         self._response.close()
         if whole and not self._response.will_close and self._connection.sock is not None:
             CONNECTIONS.keep(self._host, self._connection)
@@ -138,12 +142,44 @@ class HttpObject:
             if answer.status == 200 and (start or len(view) != self._size):
                 raise NoRangesError
             self._refuse_other(answer, start)
-            got = 0
-            while got < len(view) and (count := answer.readinto(view[got : got + STEP])):
-                got += count
-                arrived(count)
+            got = told = 0
+            try:
+                while got < len(view) and (count := answer.readinto(view[got:])):
+                    got += count
+                    if got - told >= STEP or not told:
+                        arrived(got - told)
+                        told = got
+            finally:
+                if got > told:
+                    arrived(got - told)
         finally:
             self._done(answer)
+
+    def info(self) -> dict[str, Any]:
+        """What the server tells of the object: size, ETag, date, as far as it does; FileNotFoundError if it has none."""
+        try:
+            answer = self._asked({}, "HEAD")
+        except HttpStatusError as error:
+            if error.status not in REFUSED:
+                raise _known(error) from error
+            answer = None
+        found = self._told(answer) if answer is not None else {}
+        if found.get("size") is None:
+            try:
+                found |= self._told(self._asked({"Range": "bytes=0-0"}))
+            except HttpStatusError as error:
+                if error.status != 416:  # of an empty object
+                    raise _known(error) from error
+                found["size"] = 0
+        return found
+
+    def _told(self, answer: Answer) -> dict[str, Any]:
+        headers = answer.headers
+        self._done(answer)
+        total = headers.get("Content-Range", "").rpartition("/")[2] or headers.get("Content-Length", "")
+        encoded = headers.get("Content-Encoding", "identity") != "identity"
+        stamps = {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
+        return {"size": int(total) if total.isdigit() and not encoded else None, **stamps}
 
     def whole(self) -> Answer:
         """All of the object, from its first byte on."""
@@ -185,12 +221,12 @@ class HttpObject:
         if found is not None and found.removeprefix("W/") != value.removeprefix("W/"):
             raise ChangedError(f"its {kind} is another one now")
 
-    def _asked(self, headers: Mapping[str, str]) -> Answer:
-        """The answer to a GET, redirects followed; the last place is remembered until something fails there."""
+    def _asked(self, headers: Mapping[str, str], method: str = "GET") -> Answer:
+        """The answer, redirects followed; the last place is remembered until something fails there."""
         url = self._target
         try:
             for _ in range(MOST_REDIRECTS + 1):
-                answer = self._answer(url, headers)
+                answer = self._answer(method, url, headers)
                 if answer.status not in REDIRECTS or "Location" not in answer.headers:
                     break
                 url = urljoin(url, answer.headers["Location"])
@@ -210,22 +246,22 @@ class HttpObject:
         self._target = url
         return answer
 
-    def _answer(self, url: str, headers: Mapping[str, str]) -> Answer:
+    def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> Answer:
         """The answer of one server. A connection that was kept may have been closed by now: then a new one is made."""
         host = _host(url)
         sent = {"Accept-Encoding": "identity", "User-Agent": "streamsvm", **headers, **self._own_headers(url)}
         kept = CONNECTIONS.take(host)
         if kept is not None:
             try:
-                return self._sent(host, kept, url, sent)
+                return self._sent(host, kept, method, url, sent)
             except (ConnectionError, http.client.HTTPException, OSError):
                 if self._aborted:
                     raise
         kind = http.client.HTTPSConnection if host.secure else http.client.HTTPConnection
-        return self._sent(host, kind(host.name, host.port, timeout=TIMEOUT), url, sent)
+        return self._sent(host, kind(host.name, host.port, timeout=TIMEOUT), method, url, sent)
 
     def _sent(
-        self, host: Host, connection: http.client.HTTPConnection, url: str, headers: Mapping[str, str]
+        self, host: Host, connection: http.client.HTTPConnection, method: str, url: str, headers: Mapping[str, str]
     ) -> Answer:
         with self._lock:
             if self._aborted:
@@ -234,7 +270,7 @@ class HttpObject:
         try:
             parts = urlsplit(url)
             place = quote(parts.path or "/", safe=SAFE) + (f"?{quote(parts.query, safe=SAFE)}" if parts.query else "")
-            connection.request("GET", place, headers=dict(headers))
+            connection.request(method, place, headers=dict(headers))
             return Answer(host, connection, connection.getresponse())
         except BaseException:
             with self._lock:
@@ -251,6 +287,10 @@ class HttpObject:
             return dict(self._headers)
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}", **self._headers}
+
+
+def _known(error: HttpStatusError) -> Exception:
+    return FileNotFoundError(str(error)) if error.status in (404, 410) else error
 
 
 def _host(url: str) -> Host:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +49,10 @@ def use_access(access: Access) -> None:
     _access = access
 
 
-def _options(scheme: str) -> dict[str, Any]:
+def _options(scheme: str | None) -> dict[str, Any]:
     """The options of a protocol, or of another name of it, expanded; what they hold is kept out of messages."""
+    if scheme is None or not _access.options:
+        return {}
     same = [name for name, extra in REMOTE_EXTRAS.items() if extra and extra == REMOTE_EXTRAS[scheme]]
     found: dict[str, Any] = {}
     for name in (*same, scheme):
@@ -160,42 +163,45 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
 
 def _remote_parts(url: str) -> list[Part]:
-    scheme, shown = scheme_of(url), redact_url(url)
-    filesystem, path = open_filesystem(url)
-    retries = _access.retries if scheme in WEB else 0  # the libraries of buckets try again by themselves
+    shown, web = redact_url(url), scheme_of(url) in WEB
     try:
-        infos = persistently(
-            lambda: _infos(filesystem, path, scheme in WEB),
+        return persistently(
+            lambda: [_remote_part(url, _web_info(url))] if web else _bucket_parts(url),
             "cannot look it up",
-            retries=retries,
+            retries=_access.retries if web else 0,  # the libraries of buckets try again by themselves
             url=url,
             shown=shown,
             sleep=_sleep,
         )
     except FileNotFoundError as error:
-        pattern = "; patterns work in buckets, not on web servers" if scheme in WEB and "*" in shown else ""
+        pattern = "; patterns work in buckets, not on web servers" if web and "*" in shown else ""
         raise SourceError(f"{shown}: no such file{pattern}") from error
-    if not infos:
-        raise SourceError(f"{shown}: no file matches")
-    several = len(infos) > 1 or infos[0][0] != path
-    return [_remote_part(filesystem.unstrip_protocol(name) if several else url, info) for name, info in infos]
 
 
-def _infos(filesystem: Any, path: str, web: bool) -> list[tuple[str, dict[str, Any]]]:
-    """What is known of the objects of a url, as of now, by name."""
+def _bucket_parts(url: str) -> list[Part]:
+    filesystem, path = open_filesystem(url)
     filesystem.invalidate_cache()
-    if web:
-        return [(path, _web_info(filesystem, path))]
     if glob.has_magic(path):
-        found = filesystem.glob(path, detail=True)
-        return sorted((name, info) for name, info in found.items() if info.get("type") != "directory")
-    if filesystem.isdir(path):
-        listed = {info["name"]: info for info in filesystem.ls(path, detail=True) if info.get("type") != "directory"}
-        return sorted((name, info) for name, info in listed.items() if not _hidden(name) and info["name"] != path)
-    return [(path, filesystem.info(path))]
+        found = [(name, info) for name, info in filesystem.glob(path, detail=True).items() if _is_file(info)]
+    elif filesystem.isdir(path):
+        listed = [(info["name"], info) for info in filesystem.ls(path, detail=True) if _is_file(info)]
+        found = [(name, info) for name, info in listed if not _hidden(name)]
+    else:
+        return [_remote_part(url, filesystem.info(path))]
+    if not found:
+        raise SourceError(f"{redact_url(url)}: no file matches")
+    return [_remote_part(filesystem.unstrip_protocol(name), info) for name, info in sorted(found, key=itemgetter(0))]
 
 
-def _web_info(filesystem: Any, path: str) -> dict[str, Any]:
+def _is_file(info: Mapping[str, Any]) -> bool:
+    return info.get("type") != "directory"
+
+
+def _web_info(url: str) -> dict[str, Any]:
+    headers = _web_headers(url)
+    if headers is not None:
+        return HttpObject(url, None, None, headers).info()
+    filesystem, path = open_filesystem(url)
     try:
         info: dict[str, Any] = filesystem.info(path)
         return info
@@ -203,6 +209,12 @@ def _web_info(filesystem: Any, path: str) -> dict[str, Any]:
         if isinstance(error.__cause__, Exception) and status_of(error) not in (404, 410):
             raise error.__cause__ from None
         raise
+
+
+def _web_headers(url: str) -> dict[str, str] | None:
+    """What requests to a web server have to say; None where fsspec is to make them."""
+    scheme = scheme_of(url)
+    return plain_headers(_options(scheme)) if scheme in WEB and "::" not in url else None
 
 
 def _sleep(seconds: float) -> None:
@@ -247,39 +259,44 @@ def read_ahead_memory() -> int:
 
 
 def _open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: int) -> RemoteFile:
-    scheme = scheme_of(part.url)
-    filesystem, path = open_filesystem(part.url)
-    named = Named(part.url, part.shown, _access.retries)
-    depth = Depth.of_memory(_access.memory // share)
-    compare = partial(_refuse_changed, part, filesystem, path) if part.stamp or part.size is not None else None
-    headers = plain_headers(_options(scheme)) if scheme in WEB else None
-    ranges: Ranges | None = None
-    if headers is not None:
-        ranges = HttpObject(part.url, part.size, part.stamp, headers)
-    elif part.size is not None and getattr(filesystem, "async_impl", False):
-        ranges = BucketObject(filesystem, path, part.size, part.stamp, compare or (lambda: None))
+    url, size, stamp = part.url, part.size, part.stamp
+    headers = _web_headers(url)
+    filesystem: Any
+    filesystem, path = open_filesystem(url) if headers is None else (None, "")
+    compare = partial(_refuse_changed, part) if stamp or size is not None else None
 
     def streamed() -> Ranges:
         if headers is None:
-            return StreamObject(partial(filesystem.open, path, "rb"), part.size, compare, part.shown)
-        web = HttpObject(part.url, part.size, part.stamp, headers)
-        return StreamObject(web.whole, part.size, compare, part.shown, web.abort)
+            return StreamObject(partial(filesystem.open, path, "rb"), size, compare, part.shown)
+        web = HttpObject(url, size, stamp, headers)
+        return StreamObject(web.whole, size, compare, part.shown, web.abort)
 
-    if ranges is None or part.size is None:
+    named = Named(url, part.shown, _access.retries)
+    depth = Depth.of_memory(_access.memory // share)
+    if size is None or not (headers is not None or getattr(filesystem, "async_impl", False)):
         depth = depth._replace(range=min(STREAMED, depth.range), threads=1)
-        return RemoteFile(streamed(), part.size, named, depth, stopped=stopped)
-    return RemoteFile(ranges, part.size, named, depth, stopped=stopped, streamed=None if random else streamed)
+        return RemoteFile(streamed(), size, named, depth, stopped=stopped)
+    ranges: Ranges
+    if headers is not None:
+        ranges = HttpObject(url, size, stamp, headers)
+    else:
+        ranges = BucketObject(filesystem, path, size, stamp, compare or (lambda: None))
+    return RemoteFile(ranges, size, named, depth, stopped=stopped, streamed=None if random else streamed)
 
 
-def _refuse_changed(part: Part, filesystem: Any, path: str) -> None:
+def _refuse_changed(part: Part) -> None:
     """ChangedError if the part is not what it was when it was found."""
     try:
-        filesystem.invalidate_cache()
-        now = _remote_part(part.url, _web_info(filesystem, path))
+        if scheme_of(part.url) in WEB:
+            now = _remote_part(part.url, _web_info(part.url))
+        else:
+            filesystem, path = open_filesystem(part.url)
+            filesystem.invalidate_cache()
+            now = _remote_part(part.url, filesystem.info(path))
     except FileNotFoundError:
         raise ChangedError("it is gone") from None
     if now.size != part.size:
-        raise ChangedError(f"it had {part.size:,} bytes and has {now.size or 0:,} now")
+        raise ChangedError(f"it had {part.size or 0:,} bytes and has {now.size or 0:,} now")
     if now.stamp != part.stamp:
         raise ChangedError(f"its {(part.stamp or 'date').partition(' ')[0]} is another one now")
 

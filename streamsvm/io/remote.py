@@ -31,6 +31,8 @@ LOOK = 1 << 18  # the first range of an object at which somebody may only look
 EAGER = 1 << 20  # whoever reads so many bytes in a row reads on
 SHARE = 16  # of the memory goes to bytes fetched ahead
 LEAST_AHEAD, MOST_AHEAD = 2 << 20, 64 << 20
+FEW = 4  # ranges ahead suffice where answers come at once, and stay in the processor's caches
+PACE = 1.5e9  # bytes a second that nobody reads faster than: so many are in flight at most, by the time of an answer
 SMALLEST_RANGE, LARGEST_RANGE = 1 << 18, 4 << 20
 MOST_THREADS = 16
 STREAMED = 1 << 20  # the ranges of an object that comes as a stream, of which one thread makes them
@@ -100,7 +102,9 @@ class _Fetching:
         self._ranges = ranges
         self._named = named
         self._depth = depth
-        self._news = threading.Condition()
+        lock = threading.Lock()
+        self._news = threading.Condition(lock)  # for the one who reads
+        self._work_there = threading.Condition(lock)  # for the threads
         self._stop = threading.Event()
         self._plan: Iterator[Span] = iter(())
         self._todo: deque[_Piece] = deque()
@@ -109,7 +113,8 @@ class _Fetching:
         self._used = 0  # bytes of pieces that are held, or in the hands of a thread
         self._idle = 0  # threads that wait for work
         self._crew: list[threading.Thread] = []
-        self.limit = depth.range
+        self._latency = 0.0  # seconds from a request to its first byte, on the average of the last few
+        self.limit = depth.range  # bytes ahead that whoever reads has use for
 
     # For the one who reads.
 
@@ -181,6 +186,7 @@ class _Fetching:
         with self._news:
             self._todo.clear()
             self._news.notify_all()
+            self._work_there.notify_all()
         until = time.monotonic() + JOIN_SECONDS
         for thread in self._crew:
             if thread is not threading.current_thread():  # a file may be closed by whoever collects garbage
@@ -203,7 +209,9 @@ class _Fetching:
 
     def _pump(self) -> None:
         """Take on what the plan has next, while there is room for it; one piece always has."""
-        while not self._stop.is_set() and (not self._held or self._used + self._depth.range <= self.limit):
+        useful = max(FEW * self._depth.range, int(self._latency * PACE))
+        limit = min(self.limit, useful)
+        while not self._stop.is_set() and (not self._held or self._used + self._depth.range <= limit):
             span = next(self._plan, None)
             if span is None:
                 return
@@ -215,7 +223,7 @@ class _Fetching:
             thread = threading.Thread(target=self._work, name=f"streamsvm-fetch-{len(self._crew)}", daemon=True)
             self._crew.append(thread)
             thread.start()
-        self._news.notify_all()
+        self._work_there.notify()
 
     def _drop(self, piece: _Piece) -> None:
         piece.dropped = True
@@ -254,7 +262,7 @@ class _Fetching:
         with self._news:
             self._idle += 1
             while not self._todo and not self._stop.is_set():
-                self._news.wait()
+                self._work_there.wait()
             self._idle -= 1
             return None if self._stop.is_set() else self._todo.popleft()
 
@@ -266,7 +274,7 @@ class _Fetching:
             while piece.filled < piece.size:
                 before = piece.filled
                 try:
-                    arrived = partial(self._arrived, piece)
+                    arrived = partial(self._arrived, piece, before, time.monotonic())
                     self._ranges.fetch(piece.start + before, view[before : piece.size], arrived)
                     failure: Exception = ConnectionError("fewer bytes came than were asked for")
                 except EndError:
@@ -299,11 +307,15 @@ class _Fetching:
         if piece.dropped or self._stop.is_set():
             raise _DroppedError
 
-    def _arrived(self, piece: _Piece, count: int) -> None:
+    def _arrived(self, piece: _Piece, before: int, asked: float, count: int) -> None:
         with self._news:
             self._refuse_dropped(piece)
+            if piece.filled == before:
+                latency = time.monotonic() - asked
+                self._latency += (latency - self._latency) / (4 if self._latency else 1)
+                self._pump()
             piece.filled += count
-            self._news.notify_all()
+            self._news.notify()
 
 
 def changed(shown: str, error: ChangedError) -> SourceError:

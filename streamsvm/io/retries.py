@@ -41,7 +41,8 @@ def status_of(error: BaseException) -> int | None:
                 return int(found)
         response: Any = getattr(chain, "response", None)
         if isinstance(response, dict):
-            return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return status if isinstance(status, int) else None
         chain = chain.__cause__ or chain.__context__
     return None
 
