@@ -10,8 +10,10 @@ import atexit
 import base64
 import contextlib
 import http.client
+import io
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -21,12 +23,15 @@ from streamsvm.io.retries import ChangedError
 
 TIMEOUT = 30.0  # seconds without a byte
 STEP = 1 << 16  # bytes received before they are told of
+AT_ONCE = 1 << 19  # bytes that the system collects before it hands them over
 MOST_IDLE = 32  # connections kept for later
 MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
 GONE = (412, 416)  # answers that say: this is another object, or it is shorter now
 REFUSED = (400, 403, 405, 501)  # answers to HEAD of servers that would answer to GET
 SAFE = "/%:=&?~#+!$,;'@()*[]"
+
+TIMEVAL = struct.pack("@ll", int(TIMEOUT), 0) if os.name == "posix" else b""  # as the system has it
 
 Arrived = Callable[[int], None]
 
@@ -96,6 +101,7 @@ class Answer:
         self.status = response.status
         self.headers = response.headers
         self._left = response.length  # None if the end of the body is not told beforehand
+        self._socket: socket.socket | None = None  # to receive from, once nothing is left in the response's buffer
 
     def readinto(self, view: memoryview) -> int:
         """What has come, at least a byte; 0 at the end, and ConnectionError if that comes too early."""
@@ -103,15 +109,33 @@ class Answer:
             return self._response.readinto(view)
         if not self._left or not len(view):
             return 0
-        got = self._response.fp.readinto1(view[: self._left])  # `readinto` would wait until all of it is here
+        got = self._received(view[: self._left])
         if not got:
             raise ConnectionError(f"the connection was closed {self._left:,} bytes too early")
         self._left -= got
-        return int(got)
+        return got
+
+    def _received(self, view: memoryview) -> int:
+        """Bytes of the body. Whenever some are taken, this thread must have Python's lock, and others have it: so the
+        system collects many before it wakes us up."""
+        if self._socket is not None:
+            try:
+                return self._socket.recv_into(view[:AT_ONCE], 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                raise TimeoutError(f"nothing came for {TIMEOUT:.0f} s") from None
+        got = int(self._response.fp.readinto1(view))
+        plain = self._connection.sock
+        if len(view) > io.DEFAULT_BUFFER_SIZE and TIMEVAL and isinstance(plain, socket.socket) and not self._host.secure:
+            plain.settimeout(None)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL)
+            self._socket = plain
+        return got
 
     def close(self) -> None:
         whole = self._left == 0 or (self._left is None and self._response.isclosed())
         self._response.close()
+        if self._socket is not None:
+            self._socket.settimeout(TIMEOUT)
         if whole and not self._response.will_close and self._connection.sock is not None:
             CONNECTIONS.keep(self._host, self._connection)
         else:
