@@ -36,7 +36,7 @@ from streamsvm.model import Model
 
 FREE = (
     *("checkpoint", "output", "data.test", "run.memory", "run.threads"),
-    *("data.max_bad_rows", "data.max_line", "data.max_expansion"),
+    *("data.max_bad_rows", "data.max_line", "data.max_expansion", "data.retries"),
 )
 FIRST_RETRY = 1.0  # seconds; twice as long after each further failure
 STATE = "state."  # what the names of a state's arrays begin with

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from streamsvm.config.kinds import DURATION, SIZE
+from streamsvm.config.kinds import DURATION, HIDDEN, SIZE
 from streamsvm.config.layers import collect, place_of
 from streamsvm.config.schema import (
     DEFAULT_L2,
@@ -27,7 +27,7 @@ from streamsvm.config.schema import (
     schema,
 )
 from streamsvm.config.solvers import SOLVER_SETTINGS, AsgdSettings, BatchSettings, Section, SolverSettings
-from streamsvm.config.wording import expand, format_duration, format_size, parse_duration, parse_size
+from streamsvm.config.wording import expand, format_duration, format_size, is_reference, parse_duration, parse_size
 from streamsvm.config.yaml_text import Problems, dump, plain
 from streamsvm.io.urls import redact_url
 
@@ -100,7 +100,7 @@ def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
     lines = []
     unused = {without} if settings.checkpoint.dir else {without, "checkpoint"}
     for key, value in _tree(settings).items():
-        if key in unused:
+        if key in unused or (key == "storage_options" and value is None):
             continue
         if isinstance(value, dict):
             value = {name: given for name, given in value.items() if given is not None}
@@ -114,8 +114,13 @@ def summary_lines(settings: Settings, without: str = "tune") -> list[str]:
 
 
 def to_json_dict(settings: Settings) -> dict[str, Any]:
-    """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it."""
-    return _tree(settings, as_text=False)
+    """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it.
+
+    Options of file systems belong to this machine, and many are secrets: they are left out.
+    """
+    tree = _tree(settings, as_text=False)
+    del tree["storage_options"]
+    return tree
 
 
 def _tree(section: Section, *, as_text: bool = True) -> dict[str, Any]:
@@ -131,17 +136,28 @@ def _tree(section: Section, *, as_text: bool = True) -> dict[str, Any]:
             value = None if value is None else format_duration(value)
         elif isinstance(value, str):
             value = redact_url(value)
+        elif key == "storage_options":
+            value = None if value is None else hidden(value)
         elif isinstance(value, tuple) and key in ("train", "test"):  # not a class that looks like a url
             value = [redact_url(source) for source in value] if len(value) > 1 else redact_url(value[0])
         tree[key] = list(value) if isinstance(value, tuple) else value
     return tree
 
 
+def hidden(options: Any) -> Any:
+    """Options of file systems as they may be shown: their names, and references to the environment."""
+    if isinstance(options, Mapping):
+        return {name: hidden(value) for name, value in options.items()}
+    if isinstance(options, (list, tuple)):
+        return [hidden(value) for value in options]
+    return options if isinstance(options, bool) or is_reference(options) else HIDDEN
+
+
 def _changed(settings: Settings) -> dict[str, Any]:
     standard = _tree(Settings())
     changed: dict[str, Any] = {}
     for key, value in _tree(settings).items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or key == "storage_options":
             inner = value
         else:
             own = _tree(type(getattr(settings, key))())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from streamsvm.config.wording import cut, did_you_mean, listed, show
 from streamsvm.config.yaml_text import Marked, Place, Problems, mark, plain, read_file, read_value
-from streamsvm.io.urls import redact_url
+from streamsvm.io.urls import redact_setting
 
 ENVIRONMENT_PREFIX = "STREAMSVM__"
 
@@ -94,7 +94,7 @@ def _from_command_line(
 def _from_set(text: str, layer: int, problems: Problems) -> Marked:
     key, equals, given = text.partition("=")
     path = tuple(key.strip().split("."))
-    place = Place(layer, 0, f"--set {cut(key.strip() + '=...' if '://' in given else redact_url(text))}")
+    place = Place(layer, 0, f"--set {cut(key.strip() + '=...' if '://' in given else redact_setting(text))}")
     if not equals or not all(path):
         problems.add(place, (), "must look like section.key=value")
         return Marked({}, place)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,15 +181,15 @@ def _bucket_parts(url: str) -> list[Part]:
     filesystem, path = open_filesystem(url)
     filesystem.invalidate_cache()
     if glob.has_magic(path):
-        found = [(name, info) for name, info in filesystem.glob(path, detail=True).items() if _is_file(info)]
+        names = [name for name, info in filesystem.glob(path, detail=True).items() if _is_file(info)]
     elif filesystem.isdir(path):
-        listed = [(info["name"], info) for info in filesystem.ls(path, detail=True) if _is_file(info)]
-        found = [(name, info) for name, info in listed if not _hidden(name)]
+        listed = [info["name"] for info in filesystem.ls(path, detail=True) if _is_file(info)]
+        names = [name for name in listed if not _hidden(name)]
     else:
         return [_remote_part(url, filesystem.info(path))]
-    if not found:
+    if not names:
         raise SourceError(f"{redact_url(url)}: no file matches")
-    return [_remote_part(filesystem.unstrip_protocol(name), info) for name, info in sorted(found, key=itemgetter(0))]
+    return [_remote_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:
