@@ -7,7 +7,7 @@ from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import BatchSettings, Settings, expand
 from streamsvm.dialects import serving_dialect, training_plan
 from streamsvm.io.compression import Limits
-from streamsvm.io.parts import Access, read_ahead_memory, use_access
+from streamsvm.io.parts import STDIN, Access, use_access
 from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local
 from streamsvm.model import Model, load_model
@@ -47,10 +47,17 @@ def buffer_rows(settings: Settings) -> int:
 def memory_for_solvers(settings: Settings) -> int:
     """What reading and shuffling leave of the budget, half of it if checkpoints are made from copies."""
     shares = 2 if buffer_rows(settings) else 1
-    remote = any(not is_local(url) for url in settings.data.train or ())
-    fixed = FIXED_MEMORY + (read_ahead_memory() if remote else 0)
-    left = settings.run.memory - shares * (settings.run.memory // SHARES) - fixed
+    left = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY - memory_ahead(settings)
     return max(left // 2 if settings.checkpoint.dir else left, 1 << 20)
+
+
+def memory_ahead(settings: Settings) -> int:
+    """What is fetched of remote data before it is read."""
+    if all(is_local(url) or url == STDIN for url in settings.data.train or ()):
+        return 0
+    from streamsvm.io.remote import Depth
+
+    return Depth.of_memory(settings.run.memory).ahead
 
 
 def whole_data(settings: Settings) -> bool:

@@ -1,8 +1,9 @@
 """A web server with range requests that can be made slow and faulty; as a script, it serves one file to a benchmark.
 
-    python tests/range_server.py FILE [LATENCY_IN_SECONDS]      prints its port, and serves until its input ends
+python tests/range_server.py FILE [LATENCY_IN_SECONDS]      prints its port, and serves until its input ends
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -103,10 +104,8 @@ class RangeServer(ThreadingHTTPServer):
 
 
 def with_suppressed(action: Any, *arguments: Any) -> None:
-    try:
+    with contextlib.suppress(OSError):
         action(*arguments)
-    except OSError:
-        pass
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -199,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
         rate = self.server.rate
         if isinstance(content, Path):
             with open(content, "rb") as file:
-                while first < end and (sent := os.sendfile(self.connection.fileno(), file.fileno(), first, end - first)):
+                while first < end and (
+                    sent := os.sendfile(self.connection.fileno(), file.fileno(), first, end - first)
+                ):
                     first += sent
             return
         view = memoryview(content)

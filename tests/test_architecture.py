@@ -59,7 +59,7 @@ ROOMS = {
     "thresholds": SMALL | {"score_sample"},
     "hashing": {"jit"},
     "cells": {"batch", "jit"},
-    "io": SMALL | {"cells", "hashing", "io/urls", "rows"},
+    "io": SMALL | {"cells", "hashing", "interrupts", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
@@ -90,7 +90,7 @@ ROOMS = {
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
-    "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
+    "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
     | {"tables", "whole_tables"},

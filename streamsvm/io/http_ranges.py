@@ -125,7 +125,12 @@ class Answer:
                 raise TimeoutError(f"nothing came for {TIMEOUT:.0f} s") from None
         got = int(self._response.fp.readinto1(view))
         plain = self._connection.sock
-        if len(view) > io.DEFAULT_BUFFER_SIZE and TIMEVAL and isinstance(plain, socket.socket) and not self._host.secure:
+        if (
+            len(view) > io.DEFAULT_BUFFER_SIZE
+            and TIMEVAL
+            and isinstance(plain, socket.socket)
+            and not self._host.secure
+        ):
             plain.settimeout(None)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL)
             self._socket = plain
@@ -180,7 +185,7 @@ class HttpObject:
             self._done(answer)
 
     def info(self) -> dict[str, Any]:
-        """What the server tells of the object: size, ETag, date, as far as it does; FileNotFoundError if it has none."""
+        """Size, ETag and date, as far as the server tells; FileNotFoundError if there is no such object."""
         try:
             answer = self._asked({}, "HEAD")
         except HttpStatusError as error:

@@ -8,26 +8,17 @@ import glob
 import os
 import stat
 import sys
-import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsvm import interrupts
 from streamsvm.errors import ConfigError, SourceError
-from streamsvm.io.bucket_ranges import BucketObject
-from streamsvm.io.http_ranges import HttpObject, plain_headers
 from streamsvm.io.identity import content_digest, sampled_spans
-from streamsvm.io.remote import STREAMED, Depth, Named, Ranges, RemoteFile
-from streamsvm.io.retries import ChangedError, persistently, status_of
-from streamsvm.io.stream_ranges import StreamObject
-from streamsvm.io.urls import REMOTE_EXTRAS, WEB, hide, is_local, reason, redact_url, scheme_of
+from streamsvm.io.urls import REMOTE_EXTRAS, hide, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
 CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
-TIME_STAMPS = ("LastModified", "Last-Modified", "mtime", "updated", "last_modified", "created")  # a copy has another
 
 
 class Access(NamedTuple):
@@ -48,7 +39,11 @@ def use_access(access: Access) -> None:
     _access = access
 
 
-def _options(scheme: str | None) -> dict[str, Any]:
+def current_access() -> Access:
+    return _access
+
+
+def storage_options(scheme: str | None) -> dict[str, Any]:
     """The options of a protocol, or of another name of it, expanded; what they hold is kept out of messages."""
     if scheme is None or not _access.options:
         return {}
@@ -87,7 +82,9 @@ def find_parts(urls: list[str]) -> list[Part]:
         elif is_local(url):
             parts += _local_parts(url)
         else:
-            parts += _remote_parts(url)
+            from streamsvm.io.remote_parts import find_remote_parts
+
+            parts += find_remote_parts(url)
     if sum(part.url == STDIN for part in parts) > 1:
         raise ConfigError("standard input (-) can be read only once")
     return parts
@@ -96,7 +93,7 @@ def find_parts(urls: list[str]) -> list[Part]:
 def _local_parts(url: str) -> list[Part]:
     path = url.split("://", 1)[-1]
     if os.path.isdir(path):
-        found = [os.path.join(path, name) for name in _names(path) if not _hidden(name)]
+        found = [os.path.join(path, name) for name in _names(path) if not hidden(name)]
         found = [p for p in found if not os.path.isdir(p)]
         if not found:
             raise SourceError(f"{path}: the directory has no files")
@@ -128,6 +125,11 @@ def _local_part(path: str) -> Part:
     return Part(path, path, info.st_size, f"mtime {info.st_mtime_ns}")
 
 
+def hidden(name: str) -> bool:
+    """Whether a file in a directory is no data, by its name."""
+    return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
+
+
 def _suggest(path: str) -> str:
     """` (did you mean ...?)` when a file with nearly the same name is there."""
     import difflib
@@ -148,7 +150,7 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         raise SourceError(f"{redact_url(url)}: {scheme}:// is not supported (supported: file, {known})")
     if "::" in url:
         raise SourceError(f"{redact_url(url)}: chained urls (::) are not accepted")
-    options = _options(scheme)
+    options = storage_options(scheme)
     try:
         import fsspec
 
@@ -161,81 +163,7 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         raise SourceError(f"{redact_url(url)}: {reason(error, url)}") from error
 
 
-def _remote_parts(url: str) -> list[Part]:
-    shown, web = redact_url(url), scheme_of(url) in WEB
-    try:
-        return persistently(
-            lambda: [_remote_part(url, _web_info(url))] if web else _bucket_parts(url),
-            "cannot look it up",
-            retries=_access.retries if web else 0,  # the libraries of buckets try again by themselves
-            url=url,
-            shown=shown,
-            sleep=_sleep,
-        )
-    except FileNotFoundError as error:
-        pattern = "; patterns work in buckets, not on web servers" if web and "*" in shown else ""
-        raise SourceError(f"{shown}: no such file{pattern}") from error
-
-
-def _bucket_parts(url: str) -> list[Part]:
-    filesystem, path = open_filesystem(url)
-    filesystem.invalidate_cache()
-    if glob.has_magic(path):
-        names = [name for name, info in filesystem.glob(path, detail=True).items() if _is_file(info)]
-    elif filesystem.isdir(path):
-        listed = [info["name"] for info in filesystem.ls(path, detail=True) if _is_file(info)]
-        names = [name for name in listed if not _hidden(name)]
-    else:
-        return [_remote_part(url, filesystem.info(path))]
-    if not names:
-        raise SourceError(f"{redact_url(url)}: no file matches")
-    return [_remote_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
-
-
-def _is_file(info: Mapping[str, Any]) -> bool:
-    return info.get("type") != "directory"
-
-
-def _web_info(url: str) -> dict[str, Any]:
-    headers = _web_headers(url)
-    if headers is not None:
-        return HttpObject(url, None, None, headers).info()
-    filesystem, path = open_filesystem(url)
-    try:
-        info: dict[str, Any] = filesystem.info(path)
-        return info
-    except FileNotFoundError as error:  # fsspec says so whatever went wrong
-        if isinstance(error.__cause__, Exception) and status_of(error) not in (404, 410):
-            raise error.__cause__ from None
-        raise
-
-
-def _web_headers(url: str) -> dict[str, str] | None:
-    """What requests to a web server have to say; None where fsspec is to make them."""
-    scheme = scheme_of(url)
-    return plain_headers(_options(scheme)) if scheme in WEB and "::" not in url else None
-
-
-def _sleep(seconds: float) -> None:
-    """Wait in small steps: a signal may have been noted."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        interrupts.check()
-        time.sleep(min(left, 0.1))
-
-
-def _hidden(name: str) -> bool:
-    return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
-
-
-def _remote_part(url: str, info: dict[str, Any]) -> Part:
-    stamp = next((f"{key} {info[key]}" for key in CONTENT_STAMPS + TIME_STAMPS if info.get(key)), None)
-    return Part(url, redact_url(url), info.get("size"), stamp)
-
-
-def open_part(
-    part: Part, *, stopped: Callable[[], bool] = lambda: False, random: bool = False, share: int = 1
-) -> Any:
+def open_part(part: Part, *, stopped: Callable[[], bool] = lambda: False, random: bool = False, share: int = 1) -> Any:
     """The stored bytes of a part. A remote one is read ahead, until `stopped` says that nobody reads any more.
 
     Who reads here and there (`random`) needs ranges; `share` files that are open at a time share the memory.
@@ -244,60 +172,14 @@ def open_part(
         if part.url == STDIN:
             return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
         if not is_local(part.url):
-            return _open_remote(part, stopped, random, share)
+            from streamsvm.io.remote_parts import open_remote
+
+            return open_remote(part, stopped, random, share)
         return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
     except SourceError:
         raise
     except Exception as error:
         raise SourceError(f"{part.shown}: cannot open: {reason(error, part.url)}") from error
-
-
-def read_ahead_memory() -> int:
-    """Bytes that a remote part may have read ahead."""
-    return Depth.of_memory(_access.memory).ahead
-
-
-def _open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: int) -> RemoteFile:
-    url, size, stamp = part.url, part.size, part.stamp
-    headers = _web_headers(url)
-    filesystem: Any
-    filesystem, path = open_filesystem(url) if headers is None else (None, "")
-    compare = partial(_refuse_changed, part) if stamp or size is not None else None
-
-    def streamed() -> Ranges:
-        if headers is None:
-            return StreamObject(partial(filesystem.open, path, "rb"), size, compare, part.shown)
-        web = HttpObject(url, size, stamp, headers)
-        return StreamObject(web.whole, size, compare, part.shown, web.abort)
-
-    named = Named(url, part.shown, _access.retries)
-    depth = Depth.of_memory(_access.memory // share)
-    if size is None or not (headers is not None or getattr(filesystem, "async_impl", False)):
-        depth = depth._replace(range=min(STREAMED, depth.range), threads=1)
-        return RemoteFile(streamed(), size, named, depth, stopped=stopped)
-    ranges: Ranges
-    if headers is not None:
-        ranges = HttpObject(url, size, stamp, headers)
-    else:
-        ranges = BucketObject(filesystem, path, size, stamp, compare or (lambda: None))
-    return RemoteFile(ranges, size, named, depth, stopped=stopped, streamed=None if random else streamed)
-
-
-def _refuse_changed(part: Part) -> None:
-    """ChangedError if the part is not what it was when it was found."""
-    try:
-        if scheme_of(part.url) in WEB:
-            now = _remote_part(part.url, _web_info(part.url))
-        else:
-            filesystem, path = open_filesystem(part.url)
-            filesystem.invalidate_cache()
-            now = _remote_part(part.url, filesystem.info(path))
-    except FileNotFoundError:
-        raise ChangedError("it is gone") from None
-    if now.size != part.size:
-        raise ChangedError(f"it had {part.size or 0:,} bytes and has {now.size or 0:,} now")
-    if now.stamp != part.stamp:
-        raise ChangedError(f"its {(part.stamp or 'date').partition(' ')[0]} is another one now")
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -315,9 +197,8 @@ def identified(part: Part) -> list[Any]:
     if kind not in CONTENT_STAMPS:
         with closing(open_part(part)) as raw:
             try:
-                if isinstance(raw, RemoteFile) and part.size is not None and raw.seekable():
-                    with suppress(OSError):
-                        raw.plan(sampled_spans(part.size))
+                if hasattr(raw, "plan"):  # so that a remote file fetches all samples at a time
+                    raw.plan(sampled_spans(part.size or 0))
                 kind, value = "content", content_digest(raw, part.size or 0)
             except SourceError:
                 raise

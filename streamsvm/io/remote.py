@@ -170,9 +170,9 @@ class _Fetching:
                 self._drop(piece)
                 self._pump()
 
-    def forget_before(self, offset: int) -> None:
+    def forget(self, which: Callable[[_Piece], bool]) -> None:
         with self._news:
-            for piece in [piece for piece in self._held if piece.start + piece.size <= offset]:
+            for piece in list(filter(which, self._held)):
                 self._drop(piece)
             self._pump()
 
@@ -429,6 +429,15 @@ class RemoteFile(io.RawIOBase):
         self._planned = True
         self._fetching.follow(chain.from_iterable(map(self._cut, spans)), self._depth.ahead)
 
+    def forget(self, spans: Iterable[Span]) -> None:
+        """Nothing more of these will be read."""
+        self._fetching.forget(lambda piece: any(start <= piece.start < stop for start, stop in spans))
+
+    @property
+    def range(self) -> int:
+        """Bytes that are fetched at a time."""
+        return self._depth.range
+
     def _cut(self, span: Span) -> Iterator[Span]:
         start, stop = span
         for first in range(start, stop, self._depth.range):
@@ -453,14 +462,12 @@ class RemoteFile(io.RawIOBase):
             eager = wanted >= EAGER
             small = eager or (self._size is not None and self._size <= self._depth.range)
             first = self._depth.range if small else min(LOOK, self._depth.range)
-            fetching.follow(
-                self._onwards(self._position, first), self._depth.ahead if eager else self._depth.range
-            )
+            fetching.follow(self._onwards(self._position, first), self._depth.ahead if eager else self._depth.range)
             piece = fetching.at(self._position)
             assert piece is not None, "one piece always has room"
         elif eager and fetching.limit < self._depth.ahead:
             fetching.deepen(self._depth.ahead)
-        fetching.forget_before(self._position)
+        fetching.forget(lambda piece: piece.start + piece.size <= self._position)
         return piece
 
     def _asked_for(self, wanted: int) -> _Piece:

@@ -85,6 +85,8 @@ class StreamObject:
         return count
 
     def _move_to(self, start: int) -> None:
+        if self._raw is not None and self._sought(start):
+            return
         self.close()
         if start and self._compare is None:
             raise SourceError(
@@ -92,13 +94,17 @@ class StreamObject:
                 "nor ETag, so it may be another object now; save it as a file first"
             )
         self._raw, self._at = self._open_it(), 0
-        if not start:
+        if not start or self._sought(start):
             return
+        view = memoryview(bytearray(SKIPPED))
+        while self._at < start:
+            if not self._read(view[: start - self._at]):
+                raise ConnectionError("it ended too early")
+
+    def _sought(self, start: int) -> bool:
         try:
             self._raw.seek(start)
-            self._at = start
         except Exception:  # a mere stream
-            view = memoryview(bytearray(SKIPPED))
-            while self._at < start:
-                if not self._read(view[: start - self._at]):
-                    raise ConnectionError("it ended too early") from None
+            return False
+        self._at = start
+        return True
