@@ -6,7 +6,7 @@ The way of a setting: `yaml_text` reads it with its line, `layers` merges files,
 
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from streamsvm.config.kinds import DURATION, HIDDEN, SIZE
@@ -68,15 +68,18 @@ def load_settings(
     flags: Mapping[str, str] = {},
     sets: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    fetch: Callable[[str], bytes] | None = None,
 ) -> Settings:
     """Settings from files in order, then `STREAMSVM__A__B` variables, then `sets` ("a.b=value") and `overrides`.
 
     `overrides` maps key paths to values of dedicated flags, `flags` maps the same paths to the flags' spelling for
-    errors. Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
+    errors; `fetch` reads a file that is a url.
+
+    Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
     """
     problems = Problems()
     variables = os.environ if environ is None else environ
-    merged = collect(files, variables, sets, overrides, flags, SHAPE, problems)
+    merged = collect(files, variables, sets, overrides, flags, SHAPE, problems, fetch)
     settings, errors = check(plain(merged))
     for path, message in errors:
         problems.add(place_of(merged, path), path, message)

@@ -11,7 +11,7 @@ it does not overwrite:
 The rules are given as data, a `Shape`, so that nothing here repeats the settings themselves.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsvm.config.wording import cut, did_you_mean, listed, show
@@ -51,10 +51,11 @@ def collect(
     flags: Mapping[str, str],
     shape: Shape,
     problems: Problems,
+    fetch: Callable[[str], bytes] | None = None,
 ) -> Marked:
     """All layers merged into one marked mapping."""
     merged = Marked({}, Place(0, 0, ""))
-    layers = [_sections(read_file(name, i, problems), shape, problems) for i, name in enumerate(files)]
+    layers = [_sections(read_file(name, i, problems, fetch), shape, problems) for i, name in enumerate(files)]
     layers.append(_from_environment(environ, len(files), shape, problems))
     layers.append(_from_command_line(sets, overrides, flags, len(files) + 1, shape, problems))
     for layer in layers:

@@ -6,11 +6,12 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
 from streamsvm.errors import SourceError
-from streamsvm.io.parts import open_filesystem
+from streamsvm.io.parts import open_filesystem, open_part
 from streamsvm.io.urls import is_local, reason, redact_url, scheme_of
 
 
@@ -79,8 +80,9 @@ def read_whole(url: str) -> bytes:
     try:
         if is_local(url):
             return local_path(url).read_bytes()
-        filesystem, path = open_filesystem(url)
-        with filesystem.open(path, "rb") as source:
+        from streamsvm.io.remote_parts import remote_part
+
+        with closing(open_part(remote_part(url))) as source:
             content: bytes = source.read()
             return content
     except FileNotFoundError as error:

@@ -9,7 +9,7 @@ fetched before Arrow asks for them, several at a time, in the order in which row
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -51,13 +51,13 @@ def opened(
         yield pa.PythonFile(raw, mode="r"), raw
 
 
-class Table(pq.ParquetFile):
+class Table(pq.ParquetFile):  # type: ignore[misc]
     """A Parquet file."""
 
     remote: Any = None  # the file behind it, if that is a remote one
 
     def plan(self, groups: "list[Group]", columns: list[str]) -> None:
-        """What will be read: these columns of these row groups, one group after the other."""
+        """What will be read, after what was planned before: these columns of these row groups, group by group."""
         if self.remote is not None:
             spans = (_spans(self.metadata.row_group(group.number), columns, self.remote.range) for group in groups)
             self.remote.plan(span for group in spans for span in group)
@@ -78,8 +78,7 @@ def open_parquet(
     """
     with opened(part, random=True, stopped=stopped, share=share) as (file, remote):
         try:
-            with pq.ParquetFile(file, metadata=metadata) if metadata is None else nullcontext() as plain:
-                known = metadata if metadata is not None else plain.metadata
+            known = metadata if metadata is not None else pq.read_metadata(file)
             dictionaries = sorted(words & _dictionaries(known))
             table = Table(file, metadata=known, read_dictionary=dictionaries or None, buffer_size=READ_AHEAD)
         except DAMAGE as error:
@@ -198,9 +197,14 @@ def parquet_pieces(
     with open_parquet(part, words) as file:
         refuse_twins(file.schema_arrow.names, columns, part)
         groups = parquet_groups(part, file, columns, start)
-        file.plan(groups, columns)
+        file.plan(groups[:1], columns)
+        unplanned = groups[1:]
         for group in groups:
-            yield from group_pieces(part, file, group, columns, rows, start, room)
+            for piece in group_pieces(part, file, group, columns, rows, start, room):
+                yield piece
+                if unplanned:  # whoever comes back reads on
+                    file.plan(unplanned, columns)
+                    unplanned = []
 
 
 def group_pieces(

@@ -118,12 +118,12 @@ class _Fetching:
 
     # For the one who reads.
 
-    def follow(self, plan: Iterable[Span], limit: int) -> None:
-        """Fetch these ranges from now on, in this order, so many bytes ahead; forget all others."""
+    def follow(self, plan: Iterable[Span], limit: int, *, after: bool = False) -> None:
+        """Fetch these ranges, in this order, so many bytes ahead: from now on, all others forgotten, or after them."""
         with self._news:
-            for piece in list(self._held):
+            for piece in [] if after else list(self._held):
                 self._drop(piece)
-            self._plan = iter(plan)
+            self._plan = chain(self._plan, plan) if after else iter(plan)
             self.limit = limit
             self._pump()
 
@@ -425,9 +425,13 @@ class RemoteFile(io.RawIOBase):
     # Which ranges.
 
     def plan(self, spans: Iterable[Span]) -> None:
-        """Fetch these ranges, in the order in which they will be read, and others only when somebody asks for them."""
+        """Fetch these ranges, in the order in which they will be read, and others only when somebody asks for them.
+
+        A second plan goes on where the first one ends.
+        """
+        cut = chain.from_iterable(map(self._cut, spans))
+        self._fetching.follow(cut, self._depth.ahead, after=self._planned)
         self._planned = True
-        self._fetching.follow(chain.from_iterable(map(self._cut, spans)), self._depth.ahead)
 
     def forget(self, spans: Iterable[Span]) -> None:
         """Nothing more of these will be read."""

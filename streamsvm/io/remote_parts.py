@@ -12,7 +12,7 @@ import glob
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from streamsvm import interrupts
 from streamsvm.errors import SourceError
@@ -26,21 +26,34 @@ from streamsvm.io.urls import WEB, redact_url, scheme_of
 
 TIME_STAMPS = ("LastModified", "Last-Modified", "mtime", "updated", "last_modified", "created")  # a copy has another
 
+Found = TypeVar("Found")
+
 
 def find_remote_parts(url: str) -> list[Part]:
-    shown, web = redact_url(url), scheme_of(url) in WEB
+    """All objects that a url names: one, those that match a pattern, or those in a directory."""
+    web = scheme_of(url) in WEB
     try:
-        return persistently(
-            lambda: [_remote_part(url, _web_info(url))] if web else _bucket_parts(url),
-            "cannot look it up",
-            retries=current_access().retries if web else 0,  # the libraries of buckets try again by themselves
-            url=url,
-            shown=shown,
-            sleep=_sleep,
-        )
+        return [remote_part(url)] if web else _persistently(url, lambda: _bucket_parts(url))
     except FileNotFoundError as error:
+        shown = redact_url(url)
         pattern = "; patterns work in buckets, not on web servers" if web and "*" in shown else ""
         raise SourceError(f"{shown}: no such file{pattern}") from error
+
+
+def remote_part(url: str) -> Part:
+    """The object of a url as it is now; FileNotFoundError if there is none."""
+    return _persistently(url, lambda: _part(url, _info(url)))
+
+
+def _persistently(url: str, look: Callable[[], Found]) -> Found:
+    return persistently(
+        look,
+        "cannot look it up",
+        retries=current_access().retries if scheme_of(url) in WEB else 0,  # the libraries of buckets do it themselves
+        url=url,
+        shown=redact_url(url),
+        sleep=_sleep,
+    )
 
 
 def _bucket_parts(url: str) -> list[Part]:
@@ -52,27 +65,29 @@ def _bucket_parts(url: str) -> list[Part]:
         listed = [info["name"] for info in filesystem.ls(path, detail=True) if _is_file(info)]
         names = [name for name in listed if not hidden(name)]
     else:
-        return [_remote_part(url, filesystem.info(path))]
+        return [_part(url, filesystem.info(path))]
     if not names:
         raise SourceError(f"{redact_url(url)}: no file matches")
-    return [_remote_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
+    return [_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:
     return info.get("type") != "directory"
 
 
-def _web_info(url: str) -> dict[str, Any]:
+def _info(url: str) -> dict[str, Any]:
     headers = _web_headers(url)
     if headers is not None:
         return HttpObject(url, None, None, headers).info()
     filesystem, path = open_filesystem(url)
+    filesystem.invalidate_cache()
     try:
         info: dict[str, Any] = filesystem.info(path)
         return info
-    except FileNotFoundError as error:  # fsspec says so whatever went wrong
-        if isinstance(error.__cause__, Exception) and status_of(error) not in (404, 410):
-            raise error.__cause__ from None
+    except FileNotFoundError as error:  # of a web server, fsspec says so whatever went wrong
+        cause = error.__cause__
+        if scheme_of(url) in WEB and isinstance(cause, Exception) and status_of(error) not in (404, 410):
+            raise cause from None
         raise
 
 
@@ -90,7 +105,7 @@ def _sleep(seconds: float) -> None:
         time.sleep(min(left, 0.1))
 
 
-def _remote_part(url: str, info: dict[str, Any]) -> Part:
+def _part(url: str, info: dict[str, Any]) -> Part:
     stamp = next((f"{key} {info[key]}" for key in CONTENT_STAMPS + TIME_STAMPS if info.get(key)), None)
     return Part(url, redact_url(url), info.get("size"), stamp)
 
@@ -124,12 +139,7 @@ def open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: in
 def _refuse_changed(part: Part) -> None:
     """ChangedError if the part is not what it was when it was found."""
     try:
-        if scheme_of(part.url) in WEB:
-            now = _remote_part(part.url, _web_info(part.url))
-        else:
-            filesystem, path = open_filesystem(part.url)
-            filesystem.invalidate_cache()
-            now = _remote_part(part.url, filesystem.info(path))
+        now = _part(part.url, _info(part.url))
     except FileNotFoundError:
         raise ChangedError("it is gone") from None
     if now.size != part.size:

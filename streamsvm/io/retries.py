@@ -78,10 +78,9 @@ class Patience:
         if hopeless(error):
             raise SourceError(f"{self._shown}: {where}: {why}") from error
         if self._failures > self._retries:
-            count = f"{self._failures} attempts failed" if self._failures > 1 else "the attempt failed"
-            raise SourceError(
-                f"{self._shown}: {where}: {count}, the last with: {why}; try again later, or raise data.retries"
-            ) from error
+            count = f"{self._failures} attempts failed, the last with: " if self._failures > 1 else ""
+            remedy = "try again later, or raise data.retries" if self._failures > 1 else "try again later"
+            raise SourceError(f"{self._shown}: {where}: {count}{why}; {remedy}") from error
         wait = min(FIRST_WAIT * 2.0 ** (self._failures - 1), LONGEST_WAIT)
         sleep(wait * random.uniform(0.5, 1.0))  # so that many readers do not come back at the same moment
 

@@ -96,5 +96,5 @@ def hide(options: Mapping[str, Any]) -> None:
 
 def redact_setting(text: str) -> str:
     """`a.b=value` as it may be shown: a url without its secrets, options for file systems without their values."""
-    key, equals, _ = text.partition("=")
-    return f"{key}=..." if equals and key.strip().lower().startswith("storage_options") else redact_url(text)
+    found = re.match(r"(--set=)?\s*storage_options[^=]*=", text, re.IGNORECASE)
+    return f"{found.group()}..." if found else redact_url(text)
