@@ -420,7 +420,8 @@ def test_unreadable_files(write, tmp_path):
     assert errors("none.yaml") == ["none.yaml: no such file"]
     assert errors(str(tmp_path)) == [f"{tmp_path}: is a directory, not a settings file"]
     assert errors("a\0b")[0].startswith("a?b: cannot be read")
-    assert errors("https://user:secret@host/conf.yaml?token=1") == ["https://host/conf.yaml: no such file"]
+    local = "is a url, and only local files can be read here: download it first"
+    assert errors("https://user:secret@host/conf.yaml?token=1") == [f"https://host/conf.yaml: {local}"]
     try:
         Path("secret.yaml").read_bytes()
     except PermissionError:

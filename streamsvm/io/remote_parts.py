@@ -75,11 +75,12 @@ def _is_file(info: Mapping[str, Any]) -> bool:
     return info.get("type") != "directory"
 
 
-def _info(url: str) -> dict[str, Any]:
+def _info(url: str, opened: tuple[Any, str] | None = None) -> dict[str, Any]:
+    """What is known of an object now; `opened` is its file system and path, if that is open."""
     headers = _web_headers(url)
     if headers is not None:
         return HttpObject(url, None, None, headers).info()
-    filesystem, path = open_filesystem(url)
+    filesystem, path = opened or open_filesystem(url)
     filesystem.invalidate_cache()
     try:
         info: dict[str, Any] = filesystem.info(path)
@@ -115,7 +116,7 @@ def open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: in
     headers = _web_headers(url)
     filesystem: Any
     filesystem, path = open_filesystem(url) if headers is None else (None, "")
-    compare = partial(_refuse_changed, part) if stamp or size is not None else None
+    compare = partial(_refuse_changed, part, (filesystem, path)) if stamp or size is not None else None
 
     def streamed() -> Ranges:
         if headers is None:
@@ -136,13 +137,13 @@ def open_remote(part: Part, stopped: Callable[[], bool], random: bool, share: in
     return RemoteFile(ranges, size, named, depth, stopped=stopped, streamed=None if random else streamed)
 
 
-def _refuse_changed(part: Part) -> None:
+def _refuse_changed(part: Part, opened: tuple[Any, str]) -> None:
     """ChangedError if the part is not what it was when it was found."""
     try:
-        now = _part(part.url, _info(part.url))
+        now = _part(part.url, _info(part.url, opened))
     except FileNotFoundError:
         raise ChangedError("it is gone") from None
     if now.size != part.size:
         raise ChangedError(f"it had {part.size or 0:,} bytes and has {now.size or 0:,} now")
-    if now.stamp != part.stamp:
-        raise ChangedError(f"its {(part.stamp or 'date').partition(' ')[0]} is another one now")
+    if part.stamp is not None and now.stamp != part.stamp:
+        raise ChangedError(f"its {part.stamp.partition(' ')[0]} is another one now")
