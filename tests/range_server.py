@@ -111,6 +111,7 @@ def with_suppressed(action: Any, *arguments: Any) -> None:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers in one packet
+    disable_nagle_algorithm = True
     server: RangeServer
 
     def log_message(self, *_: Any) -> None:

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsvm.errors import ConfigError, SourceError
+from streamsvm.errors import ConfigError, SourceError, StreamSvmError
 from streamsvm.io.identity import content_digest, sampled_spans
 from streamsvm.io.urls import REMOTE_EXTRAS, hide, is_local, reason, redact_url, scheme_of
 
@@ -176,7 +176,7 @@ def open_part(part: Part, *, stopped: Callable[[], bool] = lambda: False, random
 
             return open_remote(part, stopped, random, share)
         return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
-    except SourceError:
+    except StreamSvmError:
         raise
     except Exception as error:
         raise SourceError(f"{part.shown}: cannot open: {reason(error, part.url)}") from error

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from streamsvm.errors import SourceError
+from streamsvm.errors import SourceError, StreamSvmError
 from streamsvm.io.urls import reason
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 20.0  # seconds; each wait is about twice the one before
@@ -32,10 +32,10 @@ class ChangedError(Exception):
 def status_of(error: BaseException) -> int | None:
     """The HTTP status that an exception, or one that caused it, tells of; each library has a way of its own."""
     chain: BaseException | None = error
-    for _ in range(5):
+    for depth in range(5):
         if chain is None:
             return None
-        for name in ("status", "status_code", "code"):
+        for name in ("status", "status_code", *(() if depth else ("code",))):  # of causes, parsers have codes too
             found = getattr(chain, name, None)
             if isinstance(found, int) and 100 <= found < 600:
                 return int(found)
@@ -69,7 +69,8 @@ class Patience:
         self._failures = 0
 
     def progress(self) -> None:
-        self._failures = 0
+        """The attempt that is about to fail has brought something, and does not count."""
+        self._failures = -1
 
     def failed(self, error: Exception, where: str, sleep: Sleep) -> None:
         """`where` is what could not be done, as in "cannot read on at byte 5"; `sleep` waits so many seconds."""
@@ -81,7 +82,7 @@ class Patience:
             count = f"{self._failures} attempts failed, the last with: " if self._failures > 1 else ""
             remedy = "try again later, or raise data.retries" if self._failures > 1 else "try again later"
             raise SourceError(f"{self._shown}: {where}: {count}{why}; {remedy}") from error
-        wait = min(FIRST_WAIT * 2.0 ** (self._failures - 1), LONGEST_WAIT)
+        wait = min(FIRST_WAIT * 2.0 ** max(0, self._failures - 1), LONGEST_WAIT)
         sleep(wait * random.uniform(0.5, 1.0))  # so that many readers do not come back at the same moment
 
 
@@ -93,7 +94,7 @@ def persistently(
     while True:
         try:
             return action()
-        except (FileNotFoundError, SourceError):
+        except (FileNotFoundError, StreamSvmError):
             raise
         except Exception as error:
             patience.failed(error, where, sleep)
