@@ -42,8 +42,8 @@ class Server:
     def ask_who_calls(self, wanted: bool) -> None:
         """Whether requests of somebody unknown are refused from now on."""
         url = f"http://127.0.0.1:{self.port}/moto-api/reset-auth"
-        with urllib.request.urlopen(url, data=b"0" if wanted else b"1000000000"):
-            pass
+        allowed = b"0" if wanted else b"1000000000"
+        urllib.request.urlopen(urllib.request.Request(url, allowed, {"Content-Type": "text/plain"})).close()
 
 
 @contextmanager

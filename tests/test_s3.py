@@ -19,7 +19,7 @@ from streamsvm import load_model
 from streamsvm.config import load_settings
 from streamsvm.errors import SourceError
 from streamsvm.io import retries
-from streamsvm.io.parts import Access, find_parts, open_part, use_access
+from streamsvm.io.parts import Access, Part, find_parts, open_part, use_access
 from streamsvm.training import train
 
 pytest.importorskip("moto", reason="moto's S3 server is not installed")
@@ -125,8 +125,8 @@ def test_a_bucket_out_of_reach_does_not_stop_learning(server: Server, files: Any
 # Data.
 
 
-def wrong(url: str) -> str:
-    with pytest.raises(SourceError) as caught, closing(open_part(find_parts([url])[0])) as file:
+def wrong(url: str, part: Part | None = None) -> str:
+    with pytest.raises(SourceError) as caught, closing(open_part(part or find_parts([url])[0])) as file:
         file.read()
     assert "very-secret" not in str(caught.value) and "\n" not in str(caught.value)
     return str(caught.value)
@@ -176,8 +176,8 @@ def test_what_is_not_there(files: Any) -> None:
     files.pipe_file("runs/soon-gone", b"1 1:1\n")
     (part,) = find_parts(["s3://runs/soon-gone"])
     files.rm("runs/soon-gone")
-    with pytest.raises(SourceError, match="s3://runs/soon-gone: cannot read on at byte 0: .*NoSuchKey"):
-        open_part(part).read()
+    assert "NoSuchKey" in (told := wrong(part.url, part))
+    assert told.startswith("s3://runs/soon-gone: cannot read on at byte 0: ")
 
 
 def test_options_in_settings(files: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +202,8 @@ def test_somebody_unknown(files: Any, server: Server) -> None:
         began = time.monotonic()
         assert "s3://runs/mine: cannot look it up: " in (told := wrong("s3://runs/mine"))
         assert "Forbidden" in told or "Access" in told
-        with pytest.raises(SourceError, match="s3://runs/mine: cannot read on at byte 0: .*(InvalidAccessKeyId|403)"):
-            open_part(part).read()
+        assert "s3://runs/mine: cannot read on at byte 0: " in (told := wrong(part.url, part))
+        assert "InvalidAccessKeyId" in told or "403" in told
         assert time.monotonic() - began < 5.0
     finally:
         server.ask_who_calls(False)
