@@ -64,7 +64,7 @@ class RangeServer(ThreadingHTTPServer):
         self.password: str | None = None
         self.requests: list[Request] = []
         self.lock = threading.Lock()
-        self.open_now = self.most_open = 0  # answers that are being sent
+        self.open_now = self.most_open = 0  # requests for bytes that are not answered yet
         self._sockets: set[socket.socket] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), name="range-server", daemon=True)
 
@@ -121,7 +121,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def do_GET(self) -> None:  # noqa: N802
-        self._answer(body=True)
+        server = self.server
+        with server.lock:
+            server.open_now += 1
+            server.most_open = max(server.most_open, server.open_now)
+        try:
+            self._answer(body=True)
+        finally:
+            with server.lock:
+                server.open_now -= 1
 
     def _answer(self, body: bool) -> None:
         server = self.server
@@ -177,22 +185,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(text.encode())
 
     def _send_body(self, stored: Stored, first: int, last: int, fault: Fault | None) -> None:
-        server = self.server
         end = min(last, first + fault.count) if fault is not None and fault.kind in ("drop", "stall") else last
-        with server.lock:
-            server.open_now += 1
-            server.most_open = max(server.most_open, server.open_now)
-        try:
-            self._send(stored.content, first, end)
-        finally:
-            with server.lock:
-                server.open_now -= 1
+        self._send(stored.content, first, end)
         if fault is not None and fault.kind == "stall":
             time.sleep(60.0)
         if end < last or (fault is not None and fault.kind == "drop"):
             self.close_connection = True
             with_suppressed(self.connection.shutdown, socket.SHUT_RDWR)
-        elif not server.sized:
+        elif not self.server.sized:
             self.wfile.write(b"0\r\n\r\n")
 
     def _send(self, content: bytes | Path, first: int, end: int) -> None:

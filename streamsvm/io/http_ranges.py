@@ -23,7 +23,7 @@ from streamsvm.io.retries import ChangedError
 
 TIMEOUT = 30.0  # seconds without a byte
 STEP = 1 << 16  # bytes received before they are told of
-AT_ONCE = 1 << 19  # bytes that the system collects before it hands them over
+AT_ONCE = 1 << 20  # bytes that the system collects before it hands them over
 MOST_IDLE = 32  # connections kept for later
 MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -106,7 +106,9 @@ class Answer:
     def readinto(self, view: memoryview) -> int:
         """What has come, at least a byte; 0 at the end, and ConnectionError if that comes too early."""
         if self._left is None:
-            return self._response.readinto(view)
+            piece = self._response.read1(len(view))
+            view[: len(piece)] = piece
+            return len(piece)
         if not self._left or not len(view):
             return 0
         got = self._received(view[: self._left])

@@ -113,6 +113,7 @@ class _Fetching:
         self._used = 0  # bytes of pieces that are held, or in the hands of a thread
         self._idle = 0  # threads that wait for work
         self._crew: list[threading.Thread] = []
+        self._awaited = 0  # bytes of a piece that somebody waits for
         self._latency = 0.0  # seconds from a request to its first byte, on the average of the last few
         self.limit = depth.range  # bytes ahead that whoever reads has use for
 
@@ -145,28 +146,34 @@ class _Fetching:
         with self._news:
             return next((piece for piece in self._held if piece.start <= offset < piece.start + piece.size), None)
 
-    def arrived(self, piece: _Piece, offset: int, stopped: Callable[[], bool]) -> int:
-        """How many bytes from `offset` on are here; waits until there are some, raises what stands in their way.
+    def arrived(self, piece: _Piece, offset: int, wanted: int, stopped: Callable[[], bool]) -> int:
+        """How many bytes from `offset` on are here; waits until so many are, raises what stands in their way.
 
-        0 at the end of the object, and when the reading is `stopped`.
+        Fewer if the piece ends, or fails, before; 0 at the end of the object, and when the reading is `stopped`.
         """
+        begin = offset - piece.start
+        target = min(begin + wanted, piece.size)
+        if piece.filled >= target:
+            return piece.filled - begin
         main = threading.current_thread() is threading.main_thread()
         with self._news:
-            while piece.filled <= offset - piece.start and not piece.ended:
-                if piece.error is not None:
+            self._awaited = target
+            while piece.filled < target and not piece.ended:
+                if piece.error is not None and piece.filled <= begin:
                     raise piece.error
+                if piece.error is not None:
+                    break
                 if stopped() or self._stop.is_set():
                     return 0
                 if main:
                     interrupts.check()
                 self._news.wait(POLL_SECONDS)
-            return piece.filled - (offset - piece.start)
+            return piece.filled - begin
 
-    def used(self, piece: _Piece, count: int) -> None:
-        """So many bytes were handed on; what nobody needs any more makes room for others."""
+    def release(self, piece: _Piece) -> None:
+        """All of it was handed on: that makes room for others."""
         with self._news:
-            piece.read += count
-            if piece.read >= piece.size:
+            if not piece.dropped:
                 self._drop(piece)
                 self._pump()
 
@@ -315,7 +322,8 @@ class _Fetching:
                 self._latency += (latency - self._latency) / (4 if self._latency else 1)
                 self._pump()
             piece.filled += count
-            self._news.notify()
+            if piece.filled >= self._awaited:
+                self._news.notify()
 
 
 def changed(shown: str, error: ChangedError) -> SourceError:
@@ -344,6 +352,7 @@ class RemoteFile(io.RawIOBase):
         self._stopped = stopped
         self._streamed = streamed
         self._position = 0
+        self._current: _Piece | None = None  # what was read last
         self._in_a_row = 0  # bytes read without a seek elsewhere
         self._planned = False
         self._checked = False
@@ -374,21 +383,24 @@ class RemoteFile(io.RawIOBase):
         return place
 
     def readinto(self, buffer: Any) -> int:
-        """As many bytes as are here, at least one unless this is the end."""
+        """Bytes, at least one unless this is the end; of an object of unknown size those that are here."""
         view = memoryview(buffer).cast("B")
         if self.closed:
             raise ValueError("the file is closed")
         if not len(view) or (self._size is not None and self._position >= self._size):
             self._check_at_the_end()
             return 0
-        piece = self._piece(len(view))
+        piece = self._current
+        if piece is None or not piece.start <= self._position < piece.start + piece.size or piece.dropped:
+            piece = self._current = self._piece(len(view))
+        elif not self._planned:
+            self._deepen(len(view))
         try:
-            here = self._fetching.arrived(piece, self._position, self._stopped)
+            wanted = 1 if self._size is None else len(view)  # a stream may be waiting for our answer
+            here = self._fetching.arrived(piece, self._position, wanted, self._stopped)
         except NoRangesError:
             self._fall_back()
             return self.readinto(buffer)
-        except SourceError:
-            raise
         if not here:
             if piece.ended:
                 self._check_at_the_end()
@@ -399,7 +411,10 @@ class RemoteFile(io.RawIOBase):
             view[:count] = source[begin : begin + count]
         self._position += count
         self._in_a_row += count
-        self._fetching.used(piece, count)
+        piece.read += count
+        if piece.read >= piece.size:
+            self._current = None
+            self._fetching.release(piece)
         return count
 
     def read(self, size: int | None = -1) -> bytes:
@@ -460,19 +475,22 @@ class RemoteFile(io.RawIOBase):
         piece = fetching.at(self._position)
         if self._planned:
             return piece or self._asked_for(wanted)
-        eager = self._in_a_row + wanted >= EAGER
         if piece is None:
             self._in_a_row = 0
             eager = wanted >= EAGER
-            small = eager or (self._size is not None and self._size <= self._depth.range)
-            first = self._depth.range if small else min(LOOK, self._depth.range)
+            at_once = eager or (self._size is not None and self._size <= self._depth.range)
+            first = self._depth.range if at_once else min(LOOK, self._depth.range)
             fetching.follow(self._onwards(self._position, first), self._depth.ahead if eager else self._depth.range)
             piece = fetching.at(self._position)
             assert piece is not None, "one piece always has room"
-        elif eager and fetching.limit < self._depth.ahead:
-            fetching.deepen(self._depth.ahead)
+        self._deepen(wanted)
         fetching.forget(lambda piece: piece.start + piece.size <= self._position)
         return piece
+
+    def _deepen(self, wanted: int) -> None:
+        """Read far ahead once it is clear that somebody reads on."""
+        if self._in_a_row + wanted >= EAGER and self._fetching.limit < self._depth.ahead:
+            self._fetching.deepen(self._depth.ahead)
 
     def _asked_for(self, wanted: int) -> _Piece:
         stop = min(self._position + min(wanted, self._depth.range), self._size or 1 << 62)
@@ -497,5 +515,5 @@ class RemoteFile(io.RawIOBase):
         self._fetching.stop()
         streamed, self._streamed = self._streamed(), None
         self._depth = self._depth._replace(range=min(STREAMED, self._depth.range), threads=1)
-        self._planned, self._forwards = False, True
+        self._planned, self._forwards, self._current = False, True, None
         self._fetching = _Fetching(streamed, self._named, self._depth)
