@@ -142,7 +142,7 @@ def test_a_plan_changes_nothing_but_the_requests(shared, spans, seed):
 
 def test_readinto_of_a_stream_gives_what_is_here(server):
     server.rate = 1_000_000.0
-    server.sized = False
+    server.sized = server.ranges = False
     (part,) = find_parts([server.put("slow", CONTENT)])
     buffer = bytearray(len(CONTENT))
     with closing(open_part(part)) as file:
