@@ -16,7 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsvm.errors import SourceError
+from streamsvm.errors import ConfigError, SourceError
+from streamsvm.io.files import local_path
+from streamsvm.io.urls import is_local, redact_url
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.stream import Stream
 
@@ -39,7 +41,12 @@ def choose_path(
     if cache == "off" or (cache == "auto" and passes == 1):
         return None
     if cache != "auto":
-        return Path(cache)
+        if not is_local(cache):
+            raise ConfigError(
+                f"run.cache: {redact_url(cache)}: a cache is mapped into memory, so it cannot be a url: name a local "
+                "file, or leave it at auto; to share parsed rows, write them to a bucket with streamsvm convert"
+            )
+        return local_path(cache)
     path = lasting.path if lasting is not None else _temporary_path()
     home = path.parent
     reason = "it is not writable"

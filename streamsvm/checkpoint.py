@@ -36,7 +36,7 @@ from streamsvm.model import Model
 
 FREE = (
     *("checkpoint", "output", "data.test", "run.memory", "run.threads"),
-    *("data.max_bad_rows", "data.max_line", "data.max_expansion"),
+    *("data.max_bad_rows", "data.max_line", "data.max_expansion", "data.retries"),
     *(
         f"follow.{name}"
         for name in ("until_idle", "idle", "stop_after", "rotate_wait", "poll", "compressed", "metrics")

@@ -384,7 +384,7 @@ class RecordReader(Reader[RecordPiece]):
             return self._parquet(part, start)
         from streamsvm.io.arrow_table import arrow_pieces
 
-        return arrow_pieces(part, self._columns, self._rows, start, self._room)
+        return arrow_pieces(part, self._columns, self._rows, start, self._room, lambda: self.tokens.stopped)
 
     def _parquet(self, part: Part, start: int) -> Iterator[Any]:
         """The pieces of a Parquet file; several row groups are decoded at a time if there are threads and room for it.
@@ -394,14 +394,17 @@ class RecordReader(Reader[RecordPiece]):
         from streamsvm.io.parquet import group_pieces, open_parquet, parquet_groups, refuse_twins
 
         words = frozenset(want.name for want in self._table.wants if want.kind == WORD and not want.number)
-        with open_parquet(part, words) as file:
+        stopped = lambda: self.tokens.stopped  # noqa: E731
+        with open_parquet(part, words, stopped=stopped) as file:
             refuse_twins(file.schema_arrow.names, self._columns, part)
             groups = parquet_groups(part, file, self._columns, start)
             largest = max((group.size for group in groups), default=0)
             if self._decoders == 1 or len(groups) == 1 or largest * (self._decoders + 1) > self._memory:
+                file.plan(groups, self._columns)
                 for group in groups:
                     yield from group_pieces(part, file, group, self._columns, self._rows, start, self._room)
                 return
+            metadata = file.metadata
         tokens = Tokens(self._decoders + 1)
 
         def produce() -> Iterator[Any]:
@@ -410,7 +413,8 @@ class RecordReader(Reader[RecordPiece]):
                 yield group
 
         def decode(group: Any) -> list[Any]:
-            with open_parquet(part, words) as opened:
+            with open_parquet(part, words, metadata=metadata, stopped=stopped, share=self._decoders) as opened:
+                opened.plan([group], self._columns)
                 return list(group_pieces(part, opened, group, self._columns, self._rows, start, self._room))
 
         with closing(ordered(produce, decode, tokens, self._decoders)) as decoded:

@@ -7,7 +7,9 @@ from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import BatchSettings, Settings, expand
 from streamsvm.dialects import serving_dialect, training_plan
 from streamsvm.io.compression import Limits
+from streamsvm.io.parts import STDIN, Access, use_access
 from streamsvm.io.source import Source
+from streamsvm.io.urls import is_local
 from streamsvm.model import Model, load_model
 from streamsvm.passes import Passes
 from streamsvm.stream import SHARES, Reading, Stream
@@ -15,7 +17,13 @@ from streamsvm.stream import SHARES, Reading, Stream
 FIXED_MEMORY = 24 << 20  # buffers and machine code that every run has
 
 
+def reach_storage(settings: Settings) -> None:
+    """Open urls as the settings say, from now on: data, models and checkpoints alike."""
+    use_access(Access(settings.storage_options or {}, expand, settings.data.retries, settings.run.memory))
+
+
 def make_source(settings: Settings, urls: tuple[str, ...]) -> Source:
+    reach_storage(settings)
     window = min(Limits().window, settings.run.memory // 3)
     return Source(
         [expand(url) for url in urls],
@@ -39,8 +47,17 @@ def buffer_rows(settings: Settings) -> int:
 def memory_for_solvers(settings: Settings) -> int:
     """What reading and shuffling leave of the budget, half of it if checkpoints are made from copies."""
     shares = 2 if buffer_rows(settings) else 1
-    left = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY
+    left = settings.run.memory - shares * (settings.run.memory // SHARES) - FIXED_MEMORY - memory_ahead(settings)
     return max(left // 2 if settings.checkpoint.dir else left, 1 << 20)
+
+
+def memory_ahead(settings: Settings) -> int:
+    """What is fetched of remote data before it is read."""
+    if all(is_local(url) or url == STDIN for url in settings.data.train or ()):
+        return 0
+    from streamsvm.io.remote import Depth
+
+    return Depth.of_memory(settings.run.memory).ahead
 
 
 def whole_data(settings: Settings) -> bool:

@@ -60,7 +60,7 @@ ROOMS = {
     "thresholds": SMALL | {"score_sample"},
     "hashing": {"jit"},
     "cells": {"batch", "jit"},
-    "io": SMALL | {"cells", "hashing", "io/urls", "rows"},
+    "io": SMALL | {"cells", "hashing", "interrupts", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
@@ -74,7 +74,7 @@ ROOMS = {
     "shuffle": SMALL,
     "weighting": SMALL,
     "stream": SMALL | {"features", "io", "pool", "readers", "shuffle"},
-    "cache_place": {"errors", "places", "stream"},
+    "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
     | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"}
@@ -95,7 +95,7 @@ ROOMS = {
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
-    "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "model", "passes", "stream"},
+    "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
     | {"tables", "whole_tables"},

@@ -71,6 +71,7 @@ def test_defaults():
             "on_bad_row": "raise", "max_bad_rows": 1000,
             "classes": None, "shuffle": "auto", "limit": None, "sample": None, "holdout": None,
             "class_weights": None, "rows": None, "max_expansion": 1000, "max_line": 16_000_000,
+            "retries": 5,
         },
         "features": {
             "numeric": None, "categorical": None, "text": None, "ignore": None, "log1p": None, "bucketize": None,
@@ -337,9 +338,9 @@ UNKNOWN = [
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model"),
     ("zzz: 1", "zzz", "known here: data, features, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune, follow"),
+     "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
     ("3: 1", "3", "known here: data, features, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune, follow"),
+     "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -423,7 +424,8 @@ def test_unreadable_files(write, tmp_path):
     assert errors("none.yaml") == ["none.yaml: no such file"]
     assert errors(str(tmp_path)) == [f"{tmp_path}: is a directory, not a settings file"]
     assert errors("a\0b")[0].startswith("a?b: cannot be read")
-    assert errors("https://user:secret@host/conf.yaml?token=1") == ["https://host/conf.yaml: no such file"]
+    local = "is a url, and only local files can be read here: download it first"
+    assert errors("https://user:secret@host/conf.yaml?token=1") == [f"https://host/conf.yaml: {local}"]
     try:
         Path("secret.yaml").read_bytes()
     except PermissionError:

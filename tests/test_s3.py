@@ -1,52 +1,30 @@
-"""Checkpoints in a bucket, by the real protocol: moto's S3 server on this machine, s3fs as the client."""
+"""Buckets by the real protocol: moto's S3 server on this machine, s3fs as the client. Data in them, and checkpoints."""
 
-import socket
-import subprocess
-import sys
+import gzip
 import time
-import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from s3_server import Server, bucket
 from whole_runs import KilledError, Life, lines
 
 import streamsvm.readers
 import streamsvm.solvers.base
 from streamsvm import load_model
 from streamsvm.config import load_settings
+from streamsvm.errors import SourceError
+from streamsvm.io import retries
+from streamsvm.io.parts import Access, Part, find_parts, open_part, use_access
 from streamsvm.training import train
 
 pytest.importorskip("moto", reason="moto's S3 server is not installed")
-s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+pytest.importorskip("s3fs", reason="s3fs is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Server:
-    """An S3 server that can be taken away and brought back; its buckets are empty then."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert self._process.poll() is None, "the server did not start"
-            time.sleep(0.05)
-        raise AssertionError("the server does not answer")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
 
 @pytest.fixture(scope="module")
@@ -58,24 +36,16 @@ def server() -> Any:
 
 
 @pytest.fixture
-def files(server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The bucket `runs`, as s3fs sees it, with credentials in the environment as usual."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "somebody",
-        "AWS_SECRET_ACCESS_KEY": "very-secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}",
-        "AWS_MAX_ATTEMPTS": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        s3fs.S3FileSystem.clear_instance_cache()
-        found = s3fs.S3FileSystem()
-        if not found.exists("runs"):
-            found.mkdir("runs")
-    yield found
-    s3fs.S3FileSystem.clear_instance_cache()
+def files(server: Server) -> Any:
+    with bucket(server, "runs") as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.0)
+    yield
+    use_access(Access())
 
 
 @pytest.fixture
@@ -150,3 +120,90 @@ def test_a_bucket_out_of_reach_does_not_stop_learning(server: Server, files: Any
     assert failures and all("very-secret" not in note for note in life.notes)
     assert any(note.startswith("checkpoints can be written again") for note in life.notes), life.notes
     assert found == run(Life())
+
+
+# Data.
+
+
+def wrong(url: str, part: Part | None = None) -> str:
+    with pytest.raises(SourceError) as caught, closing(open_part(part or find_parts([url])[0])) as file:
+        file.read()
+    assert "very-secret" not in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def weights(data: str, place: Path, **given: Any) -> bytes:
+    overrides = {"data.train": data, "output.model": str(place)} | {k.replace("__", "."): v for k, v in given.items()}
+    train(load_settings(overrides=overrides, environ={}))
+    return load_model(str(place)).weights.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["svm", "svm.gz", "parquet"])
+def test_a_model_from_a_bucket_is_the_model_from_disk(files: Any, tmp_path: Path, kind: str) -> None:
+    """Of all objects that match, in the order of their names; as a directory too."""
+    for number in range(3):
+        path = tmp_path / f"part-{number}.{kind}"
+        if kind == "parquet":
+            noise = np.random.default_rng(number).normal(size=(4, 5000)).astype(np.float32)
+            columns = {"label": (noise[0] > noise[1]).astype(np.int8), "a": noise[1], "b": noise[2], "c": noise[3]}
+            pq.write_table(pa.table(columns), path, row_group_size=1000)
+        else:
+            text = ("\n".join(lines(1000)[number * 300 :]) + "\n").encode()
+            path.write_bytes(gzip.compress(text) if kind.endswith("gz") else text)
+        files.pipe_file(f"runs/{kind}/part-{number}.{kind}", path.read_bytes())
+    files.pipe_file(f"runs/{kind}/_SUCCESS", b"")
+    local = weights(str(tmp_path / f"part-*.{kind}"), tmp_path / "local")
+    assert weights(f"s3://runs/{kind}/part-*.{kind}", tmp_path / "bucket") == local
+    assert weights(f"s3://runs/{kind}", tmp_path / "bucket") == local
+
+
+def test_an_object_that_changes(files: Any) -> None:
+    content = bytes(range(256)) * 40_000
+    files.pipe_file("runs/changes", content)
+    (part,) = find_parts(["s3://runs/changes"])
+    with closing(open_part(part)) as file:
+        assert file.read(1000) == content[:1000]
+        files.pipe_file("runs/changes", bytes(reversed(content)))
+        with pytest.raises(SourceError, match="s3://runs/changes: changed while it was read"):
+            file.read()
+    with closing(open_part(find_parts(["s3://runs/changes"])[0])) as file:  # as it is now
+        assert file.read() == bytes(reversed(content))
+
+
+def test_what_is_not_there(files: Any) -> None:
+    assert wrong("s3://runs/nothing") == "s3://runs/nothing: no such file"
+    assert wrong("s3://runs/nothing-*") == "s3://runs/nothing-*: no file matches"
+    files.pipe_file("runs/soon-gone", b"1 1:1\n")
+    (part,) = find_parts(["s3://runs/soon-gone"])
+    files.rm("runs/soon-gone")
+    assert "NoSuchKey" in (told := wrong(part.url, part))
+    assert told.startswith("s3://runs/soon-gone: cannot read on at byte 0: ")
+
+
+def test_options_in_settings(files: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of the environment, and the environment's values by reference."""
+    (tmp_path / "rows.svm").write_text("\n".join(lines(300)) + "\n")
+    files.pipe_file("runs/options.svm", (tmp_path / "rows.svm").read_bytes())
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MY_SECRET", "very-secret")
+    options = {"key": "somebody", "secret": "${MY_SECRET}", "endpoint_url": f"http://127.0.0.1:{server.port}"}
+    local = weights(str(tmp_path / "rows.svm"), tmp_path / "local")
+    model = tmp_path / "bucket"
+    assert weights("s3://runs/options.svm", model, storage_options={"s3": options}) == local
+    assert b"very-secret" not in model.read_bytes() and b"MY_SECRET" not in model.read_bytes()
+
+
+def test_somebody_unknown(files: Any, server: Server) -> None:
+    files.pipe_file("runs/mine", b"1 1:1\n")
+    (part,) = find_parts(["s3://runs/mine"])
+    server.ask_who_calls(True)
+    try:
+        began = time.monotonic()
+        assert "s3://runs/mine: cannot look it up: " in (told := wrong("s3://runs/mine"))
+        assert "Forbidden" in told or "Access" in told
+        assert "s3://runs/mine: cannot read on at byte 0: " in (told := wrong(part.url, part))
+        assert "InvalidAccessKeyId" in told or "403" in told
+        assert time.monotonic() - began < 5.0
+    finally:
+        server.ask_who_calls(False)

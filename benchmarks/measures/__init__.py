@@ -15,6 +15,7 @@ from measures.parsing import text_to_arrays
 from measures.passes import further_passes
 from measures.probabilities import probabilities
 from measures.rates import pass_rates
+from measures.remote import remote
 from measures.solvers import every_solver
 from measures.startup import start_up
 from measures.tables import tables_clicks, tables_dense
@@ -41,4 +42,5 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "probabilities": probabilities,
     "tables_dense": tables_dense,
     "tables_clicks": tables_clicks,
+    "remote": remote,
 }

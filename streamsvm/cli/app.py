@@ -164,9 +164,9 @@ def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> 
 
 def _resume_command(arguments: list[str]) -> str:
     """The command that goes on with the run that this one began."""
-    from streamsvm.io.urls import redact_url
+    from streamsvm.io.urls import redact_setting
 
-    words = ["streamsvm", *(redact_url(word) for word in arguments[1:] if word != "--resume"), "--resume"]
+    words = ["streamsvm", *(redact_setting(word) for word in arguments[1:] if word != "--resume"), "--resume"]
     return shlex.join(words)
 
 

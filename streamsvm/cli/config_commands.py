@@ -28,9 +28,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the resolved settings: defaults, files, STREAMSVM__A__B variables and --set together."""
+    from streamsvm.cli.flags import fetched
     from streamsvm.config import load_settings, to_json_dict, to_yaml
 
-    settings = load_settings(files or [], sets=sets or [])
+    settings = load_settings(files or [], sets=sets or [], fetch=fetched)
     if as_json:
         print(json.dumps(to_json_dict(settings)))
     else:
@@ -40,12 +41,13 @@ def show(
 @config_app.command(epilog="Example: streamsvm config validate configs/*.yaml")
 def validate(files: Annotated[list[str], typer.Argument(help="YAML files, checked one by one.")]) -> None:
     """Check files; every mistake is listed with its line."""
+    from streamsvm.cli.flags import fetched
     from streamsvm.config import load_settings
 
     wrong: list[str] = []
     for file in files:
         try:
-            load_settings([file], environ={})
+            load_settings([file], environ={}, fetch=fetched)
         except ConfigError as error:
             wrong.append(str(error))
         else:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from streamsvm.io.urls import redact_url
+
 if TYPE_CHECKING:
     from streamsvm.config import Settings
 
@@ -174,9 +176,10 @@ def with_flags(flags: dict[str, Flag]) -> Callable[[Callable[..., None]], Callab
 
 def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], flags: dict[str, Flag]) -> "Settings":
     """Settings from config files, data files and flags."""
-    from streamsvm.config import load_settings
+    from streamsvm.config import expand, load_settings
+    from streamsvm.io.parts import Access, use_access
 
-    files = [name for name in inputs if name.lower().endswith((".yaml", ".yml"))]
+    files = [name for name in inputs if redact_url(name).lower().endswith((".yaml", ".yml"))]
     data = [name for name in inputs if name not in files]
     overrides: dict[str, object] = {flags[name].setting: value for name, value in given.items()}
     if "data.classes" in overrides:
@@ -188,7 +191,17 @@ def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], fla
     if data:
         overrides["data.train"] = data
     spelled = {flag.setting: (flag.spelled or (f"--{name.replace('_', '-')}",))[0] for name, flag in flags.items()}
-    return load_settings(files, overrides=overrides, flags=spelled, sets=sets)
+    settings = load_settings(files, overrides=overrides, flags=spelled, sets=sets, fetch=fetched)
+    use_access(Access(settings.storage_options or {}, expand, settings.data.retries, settings.run.memory))
+    return settings
+
+
+def fetched(url: str) -> bytes:
+    """The content of a settings file in a bucket, or on a web server."""
+    from streamsvm.config import expand
+    from streamsvm.io.files import read_whole
+
+    return read_whole(expand(url))
 
 
 def _number_or_text(text: str) -> int | float | str:

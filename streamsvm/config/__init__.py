@@ -6,10 +6,10 @@ The way of a setting: `yaml_text` reads it with its line, `layers` merges files,
 
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from streamsvm.config.kinds import DURATION, SIZE
+from streamsvm.config.kinds import DURATION, HIDDEN, SIZE
 from streamsvm.config.layers import collect, place_of
 from streamsvm.config.schema import (
     DEFAULT_L2,
@@ -28,7 +28,7 @@ from streamsvm.config.schema import (
     schema,
 )
 from streamsvm.config.solvers import SOLVER_SETTINGS, AsgdSettings, BatchSettings, Section, SolverSettings
-from streamsvm.config.wording import expand, format_duration, format_size, parse_duration, parse_size
+from streamsvm.config.wording import expand, format_duration, format_size, is_reference, parse_duration, parse_size
 from streamsvm.config.yaml_text import Problems, dump, plain
 from streamsvm.io.urls import redact_url
 
@@ -70,15 +70,18 @@ def load_settings(
     flags: Mapping[str, str] = {},
     sets: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    fetch: Callable[[str], bytes] | None = None,
 ) -> Settings:
     """Settings from files in order, then `STREAMSVM__A__B` variables, then `sets` ("a.b=value") and `overrides`.
 
     `overrides` maps key paths to values of dedicated flags, `flags` maps the same paths to the flags' spelling for
-    errors. Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
+    errors; `fetch` reads a file that is a url.
+
+    Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
     """
     problems = Problems()
     variables = os.environ if environ is None else environ
-    merged = collect(files, variables, sets, overrides, flags, SHAPE, problems)
+    merged = collect(files, variables, sets, overrides, flags, SHAPE, problems, fetch)
     settings, errors = check(plain(merged))
     for path, message in errors:
         problems.add(place_of(merged, path), path, message)
@@ -102,7 +105,7 @@ def summary_lines(settings: Settings, without: Sequence[str] = ("tune", "follow"
     lines = []
     unused = {*without} if settings.checkpoint.dir else {*without, "checkpoint"}
     for key, value in _tree(settings).items():
-        if key in unused:
+        if key in unused or (key == "storage_options" and value is None):
             continue
         if isinstance(value, dict):
             value = {name: given for name, given in value.items() if given is not None}
@@ -116,8 +119,13 @@ def summary_lines(settings: Settings, without: Sequence[str] = ("tune", "follow"
 
 
 def to_json_dict(settings: Settings) -> dict[str, Any]:
-    """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it."""
-    return _tree(settings, as_text=False)
+    """The settings as plain JSON values, urls redacted: what a model file keeps of the run that made it.
+
+    Options of file systems belong to this machine, and many are secrets: they are left out.
+    """
+    tree = _tree(settings, as_text=False)
+    del tree["storage_options"]
+    return tree
 
 
 def _tree(section: Section, *, as_text: bool = True) -> dict[str, Any]:
@@ -133,17 +141,28 @@ def _tree(section: Section, *, as_text: bool = True) -> dict[str, Any]:
             value = None if value is None else format_duration(value)
         elif isinstance(value, str):
             value = redact_url(value)
+        elif key == "storage_options":
+            value = None if value is None else hidden(value)
         elif isinstance(value, tuple) and key in ("train", "test"):  # not a class that looks like a url
             value = [redact_url(source) for source in value] if len(value) > 1 else redact_url(value[0])
         tree[key] = list(value) if isinstance(value, tuple) else value
     return tree
 
 
+def hidden(options: Any) -> Any:
+    """Options of file systems as they may be shown: their names, and references to the environment."""
+    if isinstance(options, Mapping):
+        return {name: hidden(value) for name, value in options.items()}
+    if isinstance(options, (list, tuple)):
+        return [hidden(value) for value in options]
+    return options if isinstance(options, bool) or is_reference(options) else HIDDEN
+
+
 def _changed(settings: Settings) -> dict[str, Any]:
     standard = _tree(Settings())
     changed: dict[str, Any] = {}
     for key, value in _tree(settings).items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or key == "storage_options":
             inner = value
         else:
             own = _tree(type(getattr(settings, key))())

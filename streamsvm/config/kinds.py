@@ -9,7 +9,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from streamsvm.config.wording import format_size, one_of, parse_duration, parse_size, show
 from streamsvm.errors import ConfigError
+from streamsvm.io.urls import REMOTE_EXTRAS
 
+HIDDEN = "(hidden)"  # what is shown in place of an option for a file system
 SIZE = "size in bytes"  # marks the fields that people read and write as 256MB
 DURATION = "duration in seconds"  # and those that they read and write as 10m
 LARGEST = 2**63 - 1  # what the kernels' integers hold
@@ -296,3 +298,50 @@ def names_among(known: tuple[str, ...]) -> Any:
     words = {"enum": list(known)}
     listed = {"type": "array", "items": words, "minItems": 1}
     return Annotated[tuple[str, ...] | None, _names(known), _any_of(_NULL, words, listed)]
+
+
+def _storage_options(value: object) -> dict[str, dict[str, Any]] | None:
+    """Options by protocol. What is wrong with them is said without them: many are secrets."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError("must be options by protocol, such as {s3: {anon: true}} (got something else)")
+    found: dict[str, dict[str, Any]] = {}
+    for protocol, options in value.items():
+        if protocol not in REMOTE_EXTRAS:
+            raise ValueError(f"{one_of(protocol, REMOTE_EXTRAS)} in place of a protocol")
+        if options is None:
+            continue
+        if not isinstance(options, Mapping):
+            raise ValueError(f"{protocol} must have options such as {{anon: true}} (got something else)")
+        if _has_hidden(options):
+            raise ValueError(
+                f"{protocol} has options that were hidden when they were printed: write them again, better as "
+                "references such as ${NAME} to the environment (got something hidden)"
+            )
+        found[str(protocol)] = dict(options)
+    return found or None
+
+
+def _has_hidden(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_hidden, value.values()))
+    return any(map(_has_hidden, value)) if isinstance(value, (list, tuple)) else value == HIDDEN
+
+
+StorageOptions = Annotated[
+    dict[str, dict[str, Any]] | None,
+    PlainValidator(_storage_options),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _NULL,
+                {
+                    "type": "object",
+                    "properties": {name: {"type": ["object", "null"]} for name in REMOTE_EXTRAS},
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]

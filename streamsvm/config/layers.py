@@ -11,12 +11,12 @@ it does not overwrite:
 The rules are given as data, a `Shape`, so that nothing here repeats the settings themselves.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsvm.config.wording import cut, did_you_mean, listed, show
 from streamsvm.config.yaml_text import Marked, Place, Problems, mark, plain, read_file, read_value
-from streamsvm.io.urls import redact_url
+from streamsvm.io.urls import redact_setting
 
 ENVIRONMENT_PREFIX = "STREAMSVM__"
 
@@ -51,10 +51,11 @@ def collect(
     flags: Mapping[str, str],
     shape: Shape,
     problems: Problems,
+    fetch: Callable[[str], bytes] | None = None,
 ) -> Marked:
     """All layers merged into one marked mapping."""
     merged = Marked({}, Place(0, 0, ""))
-    layers = [_sections(read_file(name, i, problems), shape, problems) for i, name in enumerate(files)]
+    layers = [_sections(read_file(name, i, problems, fetch), shape, problems) for i, name in enumerate(files)]
     layers.append(_from_environment(environ, len(files), shape, problems))
     layers.append(_from_command_line(sets, overrides, flags, len(files) + 1, shape, problems))
     for layer in layers:
@@ -94,7 +95,7 @@ def _from_command_line(
 def _from_set(text: str, layer: int, problems: Problems) -> Marked:
     key, equals, given = text.partition("=")
     path = tuple(key.strip().split("."))
-    place = Place(layer, 0, f"--set {cut(key.strip() + '=...' if '://' in given else redact_url(text))}")
+    place = Place(layer, 0, f"--set {cut(key.strip() + '=...' if '://' in given else redact_setting(text))}")
     if not equals or not all(path):
         problems.add(place, (), "must look like section.key=value")
         return Marked({}, place)

@@ -34,6 +34,7 @@ from streamsvm.config.kinds import (
     Positive,
     Shuffle,
     Sources,
+    StorageOptions,
     Text,
     Threads,
     Whole,
@@ -113,6 +114,9 @@ class DataSettings(Section, title="data"):
     )
     max_line: Annotated[int, size_of(1), BYTES, SIZE] = Field(
         default=16 * 10**6, description="Longest line accepted, such as 16MB."
+    )
+    retries: Whole = Field(
+        default=5, description="How often to try again when a remote object breaks off and not a byte more comes."
     )
 
 
@@ -347,6 +351,12 @@ class Settings(Section, title="streamsvm settings"):
     )
     tune: TuneSettings = Field(default=TuneSettings(), description="What streamsvm tune tries.")
     follow: FollowSettings = Field(default=FollowSettings(), description="How streamsvm follow follows logs.")
+    storage_options: StorageOptions = Field(
+        default=None,
+        repr=False,
+        description="Options for the file systems of urls, by protocol, such as {s3: {anon: true}}; secrets as "
+        "references to the environment, such as ${SECRET}. Never printed, and never stored.",
+    )
 
     @property
     def multiclass_rule(self) -> str:
@@ -398,6 +408,8 @@ SHAPE = Shape(
         **dict.fromkeys(("multi_class", "strategy"), "multiclass"),
         **dict.fromkeys(("probability", "calibrate", "calibrator"), "calibration"),
         **dict.fromkeys(("cutoff", "decision_threshold"), "threshold.by"),
+        **dict.fromkeys(("max_retries", "attempts"), "data.retries"),
+        **dict.fromkeys(("credentials", "filesystem_options", "fsspec"), "storage_options"),
         "loss_function": "loss",
     },
 )

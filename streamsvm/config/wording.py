@@ -81,6 +81,11 @@ def expand(text: str, environ: Mapping[str, str] | None = None) -> str:
     return _REFERENCE.sub(lambda found: values[found[1]], text)
 
 
+def is_reference(value: object) -> bool:
+    """Whether it is `${NAME}` and nothing else, which tells nobody anything."""
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+
+
 class _Shown(reprlib.Repr):
     """Values as they stand in YAML, short, with urls redacted."""
 

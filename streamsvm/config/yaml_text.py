@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from streamsvm.config.wording import cut, format_size, show
-from streamsvm.errors import ConfigError
-from streamsvm.io.urls import redact_url
+from streamsvm.errors import ConfigError, SourceError
+from streamsvm.io.urls import is_local, redact_url
 
 MAX_FILE = 1_000_000  # bytes; a settings file is a page or two
 MAX_VALUES = 100_000  # with aliases expanded: ten lines of them can describe more values than memory holds
@@ -121,8 +121,11 @@ class _ReadError(Exception):
         self.line = line
 
 
-def read_file(name: str, layer: int, problems: Problems) -> Marked:
-    """The mapping in a settings file; whatever is wrong goes to `problems` and the rest is still returned."""
+def read_file(name: str, layer: int, problems: Problems, fetch: Callable[[str], bytes] | None = None) -> Marked:
+    """The mapping in a settings file; whatever is wrong goes to `problems` and the rest is still returned.
+
+    `fetch` gives the content of a file that is a url.
+    """
 
     name = os.fspath(name)
     shown = redact_url(name)
@@ -131,8 +134,8 @@ def read_file(name: str, layer: int, problems: Problems) -> Marked:
         return Place(layer, line, f"{shown}:{line}" if line else shown)
 
     try:
-        text = _read_text(name)
-        root = _read(text.replace("\t", " ") if name.endswith(".json") else text, at, (), problems)
+        text = _decoded(_read_url(name, fetch) if not is_local(name) else _read_bytes(name))
+        root = _read(text.replace("\t", " ") if shown.endswith(".json") else text, at, (), problems)
         if root.value is not None and not isinstance(root.value, dict):
             raise _ReadError(root.place.line, f"must hold 'key: value' lines (got {show(plain(root))})")
         return root if root.value is not None else Marked({}, at(1))
@@ -159,10 +162,19 @@ def read_value(text: str, place: Place, path: tuple[str, ...], problems: Problem
         return None
 
 
-def _read_text(name: str) -> str:
+def _read_url(name: str, fetch: Callable[[str], bytes] | None) -> bytes:
+    if fetch is None:
+        raise _ReadError(0, "is a url, and only local files can be read here: download it first")
+    try:
+        return fetch(name)
+    except SourceError as error:
+        raise _ReadError(0, str(error).removeprefix(f"{redact_url(name)}: ")) from None
+
+
+def _read_bytes(name: str) -> bytes:
     try:
         with open(name, "rb") as file:
-            content = file.read(MAX_FILE + 1)
+            return file.read(MAX_FILE + 1)
     except FileNotFoundError:
         raise _ReadError(0, "no such file") from None
     except IsADirectoryError:
@@ -170,6 +182,9 @@ def _read_text(name: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise _ReadError(0, f"cannot be read: {reason.lower()}") from None
+
+
+def _decoded(content: bytes) -> str:
     if len(content) > MAX_FILE:
         raise _ReadError(0, f"is larger than {format_size(MAX_FILE)}; is it a settings file?")
     try:

@@ -6,11 +6,12 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
-from streamsvm.errors import SourceError
-from streamsvm.io.parts import open_filesystem
+from streamsvm.errors import SourceError, StreamSvmError
+from streamsvm.io.parts import open_filesystem, open_part
 from streamsvm.io.urls import is_local, reason, redact_url, scheme_of
 
 
@@ -79,13 +80,14 @@ def read_whole(url: str) -> bytes:
     try:
         if is_local(url):
             return local_path(url).read_bytes()
-        filesystem, path = open_filesystem(url)
-        with filesystem.open(path, "rb") as source:
+        from streamsvm.io.remote_parts import remote_part
+
+        with closing(open_part(remote_part(url))) as source:
             content: bytes = source.read()
             return content
     except FileNotFoundError as error:
         raise SourceError(f"{redact_url(url)}: no such file") from error
-    except SourceError:
+    except StreamSvmError:
         raise
     except Exception as error:
         raise SourceError(f"{redact_url(url)}: cannot read: {reason(error, url)}") from error
@@ -117,7 +119,7 @@ def names_in(place: str) -> list[str]:
         return [str(name).rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)]
     except FileNotFoundError:
         return []
-    except SourceError:
+    except StreamSvmError:
         raise
     except Exception as error:
         raise SourceError(f"{redact_url(place)}: cannot list: {reason(error, place)}") from error
@@ -133,7 +135,7 @@ def remove(url: str) -> None:
             filesystem.rm_file(path)
     except FileNotFoundError:
         pass
-    except SourceError:
+    except StreamSvmError:
         raise
     except Exception as error:
         raise SourceError(f"{redact_url(url)}: cannot remove: {reason(error, url)}") from error

@@ -17,22 +17,25 @@ HEX_DIGITS = 32
 Identity = list[list[Any]]
 
 
+def sampled_spans(size: int) -> list[tuple[int, int]]:
+    """What `content_digest` reads of a file of this size, in its order: first byte, and the one after the last."""
+    if size <= WHOLE:
+        return [(0, size)]
+    places = [(size - PIECE) * i // (PIECES + 1) for i in range(1, PIECES + 1)]
+    return [(0, ENDS), (size - ENDS, size), *((place, place + PIECE) for place in places)]
+
+
 def content_digest(raw: Any, size: int) -> str:
     """SHA-256 of an open file: of all of it, of samples of a large one, of the head alone where `raw` cannot seek."""
     digest = hashlib.sha256()
-    if size <= WHOLE:
-        _add(digest, raw, size)
-        return digest.hexdigest()[:HEX_DIGITS]
-    _add(digest, raw, ENDS)
-    places = [(size - PIECE) * i // (PIECES + 1) for i in range(1, PIECES + 1)]
-    try:
-        raw.seek(size - ENDS)
-    except Exception:  # some remote files are mere streams, and each kind has an exception of its own for it
-        return digest.hexdigest()[:HEX_DIGITS]
-    _add(digest, raw, ENDS)
-    for place in places:
-        raw.seek(place)
-        _add(digest, raw, PIECE)
+    (_, head), *others = sampled_spans(size)
+    _add(digest, raw, head)
+    for start, stop in others:
+        try:
+            raw.seek(start)
+        except Exception:  # some remote files are mere streams, and each kind has an exception of its own for it
+            break
+        _add(digest, raw, stop - start)
     return digest.hexdigest()[:HEX_DIGITS]
 
 

@@ -3,9 +3,13 @@
 Row groups are read with `ParquetFile.iter_batches`, which holds no more than it hands out, each on one thread: where
 there are several, readers.py has several row groups read at a time. Columns of strings that the file has dictionary-
 encoded stay so, because hashing a dictionary is much less work than hashing a column.
+
+A remote file is told which ranges will be read (`Table.plan`): the wanted columns of the row groups to come. They are
+fetched before Arrow asks for them, several at a time, in the order in which rows are made of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -33,32 +37,88 @@ class TablePiece(NamedTuple):
     size: int  # stored bytes, about
 
 
-def opened(part: Part) -> Any:
-    """Something that Arrow can read at any place."""
-    if is_local(part.url) and part.size is not None:
-        return pa.OSFile(part.url.split("://", 1)[-1])
+@contextmanager
+def opened(
+    part: Part, *, random: bool = False, stopped: Callable[[], bool] = lambda: False, share: int = 1
+) -> Iterator[tuple[Any, Any]]:
+    """Something that Arrow can read at any place, and the remote file behind it, if it is one."""
     if part.size is None:
         raise SourceError(f"{part.shown}: Parquet and Arrow files need a file, not a stream: save it first")
-    return pa.PythonFile(open_part(part), mode="r")
+    if is_local(part.url):
+        yield pa.OSFile(part.url.split("://", 1)[-1]), None
+        return
+    with closing(open_part(part, stopped=stopped, random=random, share=share)) as raw:
+        yield pa.PythonFile(raw, mode="r"), raw
 
 
-def open_parquet(part: Part, words: frozenset[str] = frozenset()) -> pq.ParquetFile:
-    try:
-        plain = pq.ParquetFile(opened(part), buffer_size=READ_AHEAD)
-        dictionaries = sorted(words & _dictionaries(plain))
-        if not dictionaries:
-            return plain
-        plain.close()
-        return pq.ParquetFile(opened(part), read_dictionary=dictionaries, buffer_size=READ_AHEAD)
-    except DAMAGE as error:
-        raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
+class Table(pq.ParquetFile):  # type: ignore[misc]
+    """A Parquet file."""
+
+    remote: Any = None  # the file behind it, if that is a remote one
+
+    def plan(self, groups: "list[Group]", columns: list[str]) -> None:
+        """What will be read, after what was planned before: these columns of these row groups, group by group."""
+        if self.remote is not None:
+            spans = (_spans(self.metadata.row_group(group.number), columns, self.remote.range) for group in groups)
+            self.remote.plan(span for group in spans for span in group)
 
 
-def _dictionaries(file: pq.ParquetFile) -> set[str]:
+@contextmanager
+def open_parquet(
+    part: Part,
+    words: frozenset[str] = frozenset(),
+    *,
+    metadata: Any = None,
+    stopped: Callable[[], bool] = lambda: False,
+    share: int = 1,
+) -> Iterator[Table]:
+    """The file, with its dictionaries for the columns `words`; `metadata` if it was read before.
+
+    `stopped` and `share` are as in `open_part`.
+    """
+    with opened(part, random=True, stopped=stopped, share=share) as (file, remote):
+        try:
+            known = metadata if metadata is not None else pq.read_metadata(file)
+            dictionaries = sorted(words & _dictionaries(known))
+            table = Table(file, metadata=known, read_dictionary=dictionaries or None, buffer_size=READ_AHEAD)
+        except DAMAGE as error:
+            raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
+        table.remote = remote
+        yield table
+
+
+def _spans(group: Any, columns: list[str], most: int) -> list[tuple[int, int]]:
+    """The ranges of a row group that hold the columns, in the order in which they are needed.
+
+    Rows are made of all columns at a time, so what lies in the middle of one is needed with the middles of the others.
+    Columns that lie side by side are fetched together while they are small.
+    """
+    spans = sorted(_span(chunk) for chunk in _wanted(group, columns))
+    merged: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if merged and merged[-1][1] == start and stop - merged[-1][0] <= most:
+            merged[-1] = merged[-1][0], stop
+        else:
+            merged.append((start, stop))
+    pieces = [
+        ((at - start) / (stop - start), at, min(at + most, stop))
+        for start, stop in merged
+        for at in range(start, stop, most)
+    ]
+    return [(start, stop) for _, start, stop in sorted(pieces)]
+
+
+def _span(chunk: Any) -> tuple[int, int]:
+    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
+    start = min(chunk.data_page_offset, dictionary or chunk.data_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+def _dictionaries(metadata: Any) -> set[str]:
     """Columns of strings that have a dictionary in the first row group."""
-    if not file.metadata.num_row_groups:
+    if not metadata.num_row_groups:
         return set()
-    group = file.metadata.row_group(0)
+    group = metadata.row_group(0)
     columns = [group.column(k) for k in range(group.num_columns)]
     return {c.path_in_schema for c in columns if c.physical_type == "BYTE_ARRAY" and c.has_dictionary_page}
 
@@ -82,10 +142,14 @@ def fitting_rows(rows: int, cost: float, room: int) -> int:
 
 def _cost(group: Any, columns: list[str]) -> float:
     """Bytes that a row of a row group takes on its way; a list counts as many values as it has items."""
-    chunks = [group.column(k) for k in range(group.num_columns)]
-    wanted = [c for c in chunks if any(c.path_in_schema == n or c.path_in_schema.startswith(f"{n}.") for n in columns)]
+    wanted = _wanted(group, columns)
     size = sum(CELL_BYTES * chunk.num_values + GROWTH // 3 * chunk.total_uncompressed_size for chunk in wanted)
     return float(size / group.num_rows)
+
+
+def _wanted(group: Any, columns: list[str]) -> list[Any]:
+    chunks = [group.column(k) for k in range(group.num_columns)]
+    return [c for c in chunks if any(c.path_in_schema == n or c.path_in_schema.startswith(f"{n}.") for n in columns)]
 
 
 class Group(NamedTuple):
@@ -103,7 +167,7 @@ class Group(NamedTuple):
         return self.rows * self.cost / DECODED_SHARE
 
 
-def parquet_groups(part: Part, file: pq.ParquetFile, columns: list[str], start: int = 0) -> list[Group]:
+def parquet_groups(part: Part, file: Table, columns: list[str], start: int = 0) -> list[Group]:
     """The row groups of a file that have rows from row `start` on."""
     try:
         return _groups(file, columns, start)
@@ -111,7 +175,7 @@ def parquet_groups(part: Part, file: pq.ParquetFile, columns: list[str], start: 
         raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
 
 
-def _groups(file: pq.ParquetFile, columns: list[str], start: int) -> list[Group]:
+def _groups(file: Table, columns: list[str], start: int) -> list[Group]:
     found = []
     before = 0
     for number in range(file.metadata.num_row_groups):
@@ -132,12 +196,19 @@ def parquet_pieces(
     """
     with open_parquet(part, words) as file:
         refuse_twins(file.schema_arrow.names, columns, part)
-        for group in parquet_groups(part, file, columns, start):
-            yield from group_pieces(part, file, group, columns, rows, start, room)
+        groups = parquet_groups(part, file, columns, start)
+        file.plan(groups[:1], columns)
+        unplanned = groups[1:]
+        for group in groups:
+            for piece in group_pieces(part, file, group, columns, rows, start, room):
+                yield piece
+                if unplanned:  # whoever comes back reads on
+                    file.plan(unplanned, columns)
+                    unplanned = []
 
 
 def group_pieces(
-    part: Part, file: pq.ParquetFile, group: Group, columns: list[str], rows: int, start: int, room: int
+    part: Part, file: Table, group: Group, columns: list[str], rows: int, start: int, room: int
 ) -> Iterator[TablePiece]:
     """The rows of a row group from row `start` of the file on.
 
@@ -155,5 +226,7 @@ def group_pieces(
                 piece = record.slice(at, most)
                 yield TablePiece(piece, first + at, group.number, int(group.stored * piece.num_rows))
             first += record.num_rows
+        if file.remote is not None:
+            file.remote.forget(_spans(file.metadata.row_group(group.number), columns, file.remote.range))
     except DAMAGE as error:
         raise SourceError(f"{part.shown}: row group {group.number}, row {first}: {reason(error, part.url)}") from error

@@ -1,21 +1,67 @@
-"""The files of a source: which ones a path, glob, directory or url names, what tells one from another, opening them."""
+"""The files of a source: which ones a path, glob, directory or url names, what tells one from another, opening them.
+
+How remote file systems are opened (`storage_options`), how often to try again and how much to read ahead are matters of
+a whole process, because fsspec's file systems are: the commands and `train` say `use_access` before they read.
+"""
 
 import glob
 import os
 import stat
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsvm.errors import ConfigError, SourceError
-from streamsvm.io.identity import content_digest
-from streamsvm.io.urls import REMOTE_EXTRAS, is_local, reason, redact_url, scheme_of
+from streamsvm.errors import ConfigError, SourceError, StreamSvmError
+from streamsvm.io.identity import content_digest, sampled_spans
+from streamsvm.io.urls import REMOTE_EXTRAS, hide, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
-SAMPLED = 1 << 16  # bytes that a remote file may fetch beyond what is asked of it, where only samples are wanted
 CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
-TIME_STAMPS = ("LastModified", "mtime", "updated", "last_modified", "created")  # a copy has another
+
+
+class Access(NamedTuple):
+    """How remote places are reached."""
+
+    options: Mapping[str, Mapping[str, Any]] = {}  # for fsspec's file systems, by protocol
+    expand: Callable[[str], str] = str  # puts the environment's values in place of ${NAME}
+    retries: int = 5
+    memory: int = 10**9  # of the run, of which a share is for bytes read ahead
+
+
+_access = Access()
+
+
+def use_access(access: Access) -> None:
+    """Reach remote places like this from now on, in this process."""
+    global _access
+    _access = access
+
+
+def current_access() -> Access:
+    return _access
+
+
+def storage_options(scheme: str | None) -> dict[str, Any]:
+    """The options of a protocol, or of another name of it, expanded; what they hold is kept out of messages."""
+    if scheme is None or not _access.options:
+        return {}
+    same = [name for name, extra in REMOTE_EXTRAS.items() if extra and extra == REMOTE_EXTRAS[scheme]]
+    found: dict[str, Any] = {}
+    for name in (*same, scheme):
+        found |= _access.options.get(name, {})
+    expanded: dict[str, Any] = _expanded(found)
+    hide(expanded)
+    return expanded
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _expanded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_expanded(inner) for inner in value]
+    return _access.expand(value) if isinstance(value, str) else value
 
 
 class Part(NamedTuple):
@@ -36,7 +82,9 @@ def find_parts(urls: list[str]) -> list[Part]:
         elif is_local(url):
             parts += _local_parts(url)
         else:
-            parts += _remote_parts(url)
+            from streamsvm.io.remote_parts import find_remote_parts
+
+            parts += find_remote_parts(url)
     if sum(part.url == STDIN for part in parts) > 1:
         raise ConfigError("standard input (-) can be read only once")
     return parts
@@ -45,7 +93,7 @@ def find_parts(urls: list[str]) -> list[Part]:
 def _local_parts(url: str) -> list[Part]:
     path = url.split("://", 1)[-1]
     if os.path.isdir(path):
-        found = [os.path.join(path, name) for name in _names(path) if not _hidden(name)]
+        found = [os.path.join(path, name) for name in _names(path) if not hidden(name)]
         found = [p for p in found if not os.path.isdir(p)]
         if not found:
             raise SourceError(f"{path}: the directory has no files")
@@ -77,6 +125,11 @@ def _local_part(path: str) -> Part:
     return Part(path, path, info.st_size, f"mtime {info.st_mtime_ns}")
 
 
+def hidden(name: str) -> bool:
+    """Whether a file in a directory is no data, by its name."""
+    return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
+
+
 def _suggest(path: str) -> str:
     """` (did you mean ...?)` when a file with nearly the same name is there."""
     import difflib
@@ -97,10 +150,11 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         raise SourceError(f"{redact_url(url)}: {scheme}:// is not supported (supported: file, {known})")
     if "::" in url:
         raise SourceError(f"{redact_url(url)}: chained urls (::) are not accepted")
+    options = storage_options(scheme)
     try:
         import fsspec
 
-        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+        return fsspec.core.url_to_fs(url, **options)  # type: ignore[no-any-return]
     except ImportError as error:
         extra = REMOTE_EXTRAS.get(scheme or "")
         remedy = f"pip install 'streamsvm[{extra}]'" if extra else reason(error)
@@ -109,46 +163,20 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         raise SourceError(f"{redact_url(url)}: {reason(error, url)}") from error
 
 
-def _remote_parts(url: str) -> list[Part]:
-    scheme = scheme_of(url)
-    filesystem, path = open_filesystem(url)
-    try:
-        if glob.has_magic(path) and scheme not in ("http", "https"):
-            names = sorted(filesystem.glob(path))
-        elif scheme not in ("http", "https") and filesystem.isdir(path):
-            names = sorted(n for n in filesystem.ls(path, detail=False) if not _hidden(n) and filesystem.isfile(n))
-        else:
-            names = [path]
-        infos = [(name, filesystem.info(name)) for name in names]
-    except FileNotFoundError as error:
-        raise SourceError(f"{redact_url(url)}: no such file") from error
-    except Exception as error:
-        raise SourceError(f"{redact_url(url)}: {type(error).__name__}: {reason(error, url)}") from error
-    if not infos:
-        raise SourceError(f"{redact_url(url)}: no file matches")
-    several = len(names) > 1 or names[0] != path
-    return [_remote_part(filesystem.unstrip_protocol(n) if several else url, info) for n, info in infos]
+def open_part(part: Part, *, stopped: Callable[[], bool] = lambda: False, random: bool = False, share: int = 1) -> Any:
+    """The stored bytes of a part. A remote one is read ahead, until `stopped` says that nobody reads any more.
 
-
-def _hidden(name: str) -> bool:
-    return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
-
-
-def _remote_part(url: str, info: dict[str, Any]) -> Part:
-    stamp = next((f"{key} {info[key]}" for key in CONTENT_STAMPS + TIME_STAMPS if info.get(key)), None)
-    return Part(url, redact_url(url), info.get("size"), stamp)
-
-
-def open_part(part: Part, block_size: int | None = None) -> Any:
-    """The stored bytes of a part; `block_size` is how far a remote file reads ahead, None for what is usual there."""
+    Who reads here and there (`random`) needs ranges; `share` files that are open at a time share the memory.
+    """
     try:
         if part.url == STDIN:
             return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
         if not is_local(part.url):
-            filesystem, path = open_filesystem(part.url)
-            return filesystem.open(path, "rb", block_size=block_size)
+            from streamsvm.io.remote_parts import open_remote
+
+            return open_remote(part, stopped, random, share)
         return open(part.url, "rb", buffering=0, opener=None if part.size is not None else _without_waiting)
-    except SourceError:
+    except StreamSvmError:
         raise
     except Exception as error:
         raise SourceError(f"{part.shown}: cannot open: {reason(error, part.url)}") from error
@@ -167,9 +195,13 @@ def identified(part: Part) -> list[Any]:
     """Name, size, and a stamp of the content; the part is read only where nobody else has made one."""
     kind, _, value = (part.stamp or "").partition(" ")
     if kind not in CONTENT_STAMPS:
-        with closing(open_part(part, SAMPLED)) as raw:
+        with closing(open_part(part)) as raw:
             try:
+                if hasattr(raw, "plan"):  # so that a remote file fetches all samples at a time
+                    raw.plan(sampled_spans(part.size or 0))
                 kind, value = "content", content_digest(raw, part.size or 0)
+            except SourceError:
+                raise
             except Exception as error:
                 raise SourceError(f"{part.shown}: cannot read: {reason(error, part.url)}") from error
     return [part.shown, part.size, kind, value]

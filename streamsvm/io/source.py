@@ -78,7 +78,7 @@ class _Input:
         self.shown = part.shown
         self._part = start.part
         self.stopped = stopped
-        self._raw: Any = open_part(part)
+        self._raw: Any = open_part(part, stopped=lambda: self.stopped())
         self._returned = b""  # plain bytes that were looked at, and come again
         self._inflated: Inflated | None = None
         piped = part.size is None and is_local(part.url) and os.name == "posix"
@@ -161,6 +161,8 @@ class _Input:
             return b""
         try:
             return self._raw.read(size) or b""
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 
@@ -188,6 +190,8 @@ class _Input:
             return 0
         try:
             return self._raw.readinto(view) or 0
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"{self.shown}: cannot read: {reason(error)}") from error
 

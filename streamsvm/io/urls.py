@@ -1,6 +1,8 @@
 """What a url may be, and how it is shown: nothing secret in output, errors, models or caches."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 # Protocols that may be read, and the extra of this package that brings each (None: nothing more is needed).
 REMOTE_EXTRAS: dict[str, str | None] = {
@@ -22,6 +24,8 @@ REMOTE_EXTRAS: dict[str, str | None] = {
     "webhdfs": None,
     "smb": None,
 }
+
+WEB = ("http", "https")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)(?:::|://)")
@@ -59,7 +63,7 @@ def reason(error: Exception, url: str = "") -> str:
     """What a foreign exception says, on one line, with every url in it redacted, and what is secret in this one."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = re.sub(r"[\w+.:-]+://[^\s'\"<>]+", lambda found: redact_url(found.group()), " ".join(text.split()))
-    for secret in _secrets(url):
+    for secret in sorted({*_secrets(url), *_hidden}, key=len, reverse=True):
         text = text.replace(secret, "...")
     return text
 
@@ -74,3 +78,23 @@ def _secrets(url: str) -> list[str]:
     left_out = [rest[:start], rest[start + len(kept) :]]
     words = {word for piece in left_out for word in [piece, *re.split(r"[:@?#&=]", piece)] if len(word) > 3}
     return sorted(words, key=len, reverse=True)
+
+
+_hidden: set[str] = set()  # texts that options for file systems hold, of which many are secret
+
+
+def hide(options: Mapping[str, Any]) -> None:
+    """Keep the texts in options out of messages from now on, but for urls that may be shown."""
+    for value in options.values():
+        if isinstance(value, Mapping):
+            hide(value)
+        elif isinstance(value, (list, tuple)):
+            hide(dict(enumerate(value)))  # type: ignore[arg-type]
+        elif isinstance(value, str) and len(value) > 3 and not (_URL.match(value) and redact_url(value) == value):
+            _hidden.add(value)
+
+
+def redact_setting(text: str) -> str:
+    """`a.b=value` as it may be shown: a url without its secrets, options for file systems without their values."""
+    found = re.match(r"(--set=)?\s*storage_options[^=]*=", text, re.IGNORECASE)
+    return f"{found.group()}..." if found else redact_url(text)

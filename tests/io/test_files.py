@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 from streamsvm.errors import SourceError
-from streamsvm.io import files
+from streamsvm.io import files, remote_parts, retries
 from streamsvm.io.files import local_path, read_whole, written_atomically
 
 
@@ -136,17 +136,28 @@ def test_no_secret_in_any_message(monkeypatch, error):
     class Failing:
         transaction = nullcontext()
 
+        def invalidate_cache(self):
+            pass
+
+        def info(self, path):
+            return {"size": 5}
+
         def open(self, path, mode):
             raise error("403 for http://user:s3cret@h/x?s3cret=1\nsorry")
 
-    monkeypatch.setattr(files, "open_filesystem", lambda url: (Failing(), url))
-    url = "http://user:s3cret@h/x?s3cret=1"
+    for module in (files, remote_parts):
+        monkeypatch.setattr(module, "open_filesystem", lambda url: (Failing(), url))
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.0)
+    url = "ftp://user:s3cret@h/x?s3cret=1"
     with pytest.raises(SourceError) as read:
         read_whole(url)
     with pytest.raises(SourceError) as written, written_atomically(url) as out:
         out.write(b"x")
-    for caught, verb in ((read, "read"), (written, "write")):
-        assert str(caught.value) == f"http://h/x: cannot {verb}: 403 for http://h/x sorry"
+    assert str(read.value).startswith(
+        "ftp://h/x: cannot read on at byte 0: 6 attempts failed, the last with: 403 for http"
+    )
+    assert str(written.value) == "ftp://h/x: cannot write: 403 for http://h/x sorry"
+    assert "s3cret" not in str(read.value)
 
 
 def test_local_paths():

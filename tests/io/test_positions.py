@@ -265,9 +265,9 @@ def test_passing_over_text_can_be_stopped(put: Put, monkeypatch: pytest.MonkeyPa
         inflated.append(usual(self, view))
         return inflated[-1]
 
-    def count(part: Part, *more: Any) -> Any:
+    def count(part: Part, **more: Any) -> Any:
         opened.append(part)
-        return usual_open(part, *more)
+        return usual_open(part, **more)
 
     monkeypatch.setattr(Inflated, "readinto", readinto)
     monkeypatch.setattr(rooms, "open_part", count)

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import re
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.errors import ConfigError, DataError, SourceError
-from streamsvm.io import parts
+from streamsvm.io import parts, retries
 from streamsvm.io import source as rooms
 from streamsvm.io.compression import Limits
 from streamsvm.io.parts import find_parts
@@ -411,11 +412,11 @@ SECRETS = ["user", "p4ssw0rd", "t0ken", "fr4gment"]
 class Failing(fsspec.AbstractFileSystem):
     """A server whose every error repeats the url, as some do."""
 
-    protocol = "http"
+    protocol = "ftp"
     cachable = False
     stage = "info"
     error = OSError
-    size: int | None = 12
+    size: int | None = 6
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -431,25 +432,36 @@ class Failing(fsspec.AbstractFileSystem):
 
     def _open(self, path, mode="rb", **kwargs):
         self._fail("open", path)
-        return self
+        return (FailingRead if self.stage == "read" else FailingFile)(self)
 
     open = _open
 
-    def read(self, size):
-        self._fail("read", "http://user:p4ssw0rd@h/a?t0ken=1#fr4gment")
-        return b"1 1:1\n"[:size]
 
-    def readinto(self, view):
-        self._fail("readinto", "http://user:p4ssw0rd@h/a?t0ken=1#fr4gment")
-        return 0
+class FailingRead:
+    """A file that can do nothing but read."""
+
+    def __init__(self, server):
+        self._fail = server._fail
+        self._content = io.BytesIO(b"1 1:1\n")
+
+    def read(self, size):
+        self._fail("read", "ftp://user:p4ssw0rd@h/a?t0ken=1#fr4gment")
+        return self._content.read(size)
 
     def close(self):
         pass
 
 
+class FailingFile(FailingRead):
+    def readinto(self, view):
+        self._fail("readinto", "ftp://user:p4ssw0rd@h/a?t0ken=1#fr4gment")
+        return self._content.readinto(view)
+
+
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "http", Failing)
+    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "ftp", Failing)
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.0)
     return lambda **kinds: [monkeypatch.setattr(Failing, name, value) for name, value in kinds.items()]
 
 
@@ -458,9 +470,9 @@ def server(monkeypatch):
 def test_no_secret_in_any_message(server, stage, error):
     """Neither of the url as given nor of one inside the message of a library."""
     server(stage=stage, error=error)
-    message = wrong(SourceError, "http://user:p4ssw0rd@host.example/data.svm?t0ken=1&x=2#fr4gment")
+    message = wrong(SourceError, "ftp://user:p4ssw0rd@host.example/data.svm?t0ken=1&x=2#fr4gment")
     assert not [secret for secret in SECRETS if secret in message], message
-    assert message.startswith("http://host.example/data.svm: ")
+    assert message.startswith("ftp://host.example/data.svm: ")
 
 
 def test_no_secret_where_a_url_is_refused(server):
@@ -473,15 +485,15 @@ def test_no_secret_where_a_url_is_refused(server):
 
 def test_no_secret_in_origins_and_fingerprints(server):
     server(stage="none")
-    source = Source(["http://user:p4ssw0rd@host/a?t0ken=1#fr4gment"])
-    assert source.fingerprint() == [["http://host/a", 12, "ETag 1"]]
+    source = Source(["ftp://user:p4ssw0rd@host/a#fr4gment"])
+    assert source.fingerprint() == [["ftp://host/a", 6, "ETag 1"]]
     assert not [secret for secret in SECRETS if secret in repr(blocks_of(source))]
 
 
 def test_a_server_that_does_not_tell_the_size(server):
     """No size is no reason to look for a file descriptor."""
     server(stage="none", size=None)
-    source = Source(["http://host/a"])
+    source = Source(["ftp://host/a"])
     assert text_of(source) == b"1 1:1\n"
     assert not source.repeatable
 
