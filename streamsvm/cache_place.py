@@ -1,5 +1,7 @@
 """Where the cache of a run is, or is to be: a path that was named, or a temporary one that is removed at the end.
 
+A cache is mapped into memory. So one that is kept at a url has a temporary copy here (passes.py fetches and sends it).
+
 Temporary caches are in the user's own cache directory, and those of killed runs are removed by the next run. A run that
 may go on later has its cache beside its checkpoints, or under a name that is found again.
 """
@@ -16,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsvm.errors import ConfigError, SourceError
+from streamsvm.errors import SourceError
 from streamsvm.io.files import local_path
-from streamsvm.io.urls import is_local, redact_url
+from streamsvm.io.urls import is_local
 from streamsvm.places import private_directory, user_cache_directory
 from streamsvm.stream import Stream
 
@@ -40,12 +42,7 @@ def choose_path(
     """The path of the cache; None if there is to be none, or if no place can hold it."""
     if cache == "off" or (cache == "auto" and passes == 1):
         return None
-    if cache != "auto":
-        if not is_local(cache):
-            raise ConfigError(
-                f"run.cache: {redact_url(cache)}: a cache is mapped into memory, so it cannot be a url: name a local "
-                "file, or leave it at auto; to share parsed rows, write them to a bucket with streamsvm convert"
-            )
+    if cache != "auto" and is_local(cache):
         return local_path(cache)
     path = lasting.path if lasting is not None else _temporary_path()
     home = path.parent
@@ -55,7 +52,7 @@ def choose_path(
         if shutil.disk_usage(home).free >= size + SPARE_SPACE or path.exists() or unfinished(path):
             return path
         reason = f"it has no room for about {size / 1e9:.1f} GB"
-    if not stream.repeatable:
+    if not stream.repeatable or cache != "auto":
         raise SourceError(f"{home}: cannot hold the cache that several passes need: {reason}; use --cache PATH")
     note(f"{home}: cannot hold a cache: {reason}; every pass reads the source again (see --cache)")
     return None

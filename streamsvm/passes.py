@@ -19,7 +19,8 @@ import numpy as np
 from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.cache_place import Lasting, choose_path, remove_unfinished
 from streamsvm.errors import ConfigError, ModelError, SourceError
-from streamsvm.io.files import sync_file
+from streamsvm.io.files import download, sync_file, upload
+from streamsvm.io.urls import is_local, redact_url
 from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
 from streamsvm.readers import fingerprint_of
@@ -61,6 +62,7 @@ class Passes:
         self._holdout = holdout
         self._note = note
         self._temporary = cache == "auto"
+        self._url = None if cache in ("auto", "off") or is_local(cache) else cache  # of which the cache is a copy
         self._path = choose_path(cache, passes, stream, lasting, note)
         self._cache: Cache | None = None
         self._writer: CacheWriter | None = None  # while the cache is being written
@@ -86,7 +88,7 @@ class Passes:
             self._writer.leave()
         if self._lasting is not None and kind is not None:
             return
-        if self._path is not None and (self._temporary or self.stream.source.fingerprint() is None):
+        if self._path is not None and (self._temporary or self._url or self.stream.source.fingerprint() is None):
             self._path.unlink(missing_ok=True)
 
     # The plan.
@@ -331,11 +333,20 @@ class Passes:
                     self._writer = None
                     self._unsynced = self._temporary
                     self._open(self._path, fresh=True)
+                    self._send()
                 else:
                     self._drop_writer()
         finally:
             if self._lasting is None:  # else a checkpoint may still be taken
                 self._drop_writer()
+
+    def _send(self) -> None:
+        """Bring a complete cache to the url where it is to be kept."""
+        if self._url is None or self._path is None or self.stream.source.fingerprint() is None:
+            return
+        self._note(f"sending the cache to {redact_url(self._url)}")
+        with open(self._path, "rb") as file:
+            upload(file, self._url)
 
     def _drop_writer(self) -> None:
         if self._writer is not None:
@@ -430,11 +441,18 @@ class Passes:
 
     def _open_if_there(self) -> None:
         """Use a cache that exists. One that was left by a run like this, and turns out to be another, is removed."""
-        if self._path is None or not self._path.exists():
+        if self._path is None:
+            return
+        if self._url is not None and not self._path.exists() and download(self._url, self._path):
+            self._note(f"the cache was fetched from {redact_url(self._url)}")
+        if not self._path.exists():
             return
         try:
             self._open(self._path)
-        except ModelError:
+        except ModelError as error:
+            if self._url is not None:
+                self._path.unlink()
+                raise ModelError(str(error).replace(str(self._path), redact_url(self._url))) from None
             if not (self._temporary and self._lasting is not None):
                 raise
             self._path.unlink()

@@ -97,7 +97,7 @@ def training_passes(
 ) -> Passes:
     return Passes(
         stream,
-        cache=settings.run.cache,
+        cache=expand(settings.run.cache),
         passes=max(settings.solver.passes + settings.run.objective, 2 if whole_data(settings) else 1),
         mix_later=settings.data.shuffle != 0,
         holdout=settings.data.holdout,

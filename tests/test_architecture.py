@@ -75,7 +75,7 @@ ROOMS = {
     "weighting": SMALL,
     "stream": SMALL | {"features", "io", "pool", "readers", "shuffle"},
     "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
-    "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "pool", "readers", "shuffle", "stream"},
+    "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
     | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"}
     | {"calibration", "scoring"},

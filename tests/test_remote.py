@@ -31,6 +31,7 @@ from streamsvm.io.parts import Access, Part, find_parts, identified, open_part, 
 from streamsvm.io.remote import Depth, Named, RemoteFile
 from streamsvm.io.source import Source
 from streamsvm.io.urls import redact_setting
+from streamsvm.places import user_cache_directory
 from streamsvm.stream import Reading, Stream
 from streamsvm.training import train
 
@@ -629,7 +630,7 @@ def test_other_protocols_are_refused(url):
 
 
 def test_urls_everywhere(server, run, stored, bucket):
-    """Settings, data, model, checkpoints and output at urls; a cache there is refused in one line."""
+    """Settings, data, model, checkpoints, cache and output at urls."""
     server.put("c.yaml", b"solver: {name: sgd, passes: 2}\ncheckpoint: {dir: 'memory://runs/a', every_rows: 1000}\n")
     url = server.put("a.svm", stored["a.svm"].read_bytes())
     code, out, err = run("train", server.url("c.yaml?t0ken=1"), url, "-o", "memory://models/m.safetensors")
@@ -648,7 +649,13 @@ def test_urls_everywhere(server, run, stored, bucket):
     assert code == 0, err
     code, out, err = run("config", "validate", server.url("c.yaml"))
     assert code == 0, err
-    code, out, err = run("train", url, "--passes", "2", "--cache", "s3://b/c.arrow")
-    assert code == 2 and "name a local file, or leave it at auto" in err and err.count("streamsvm: ") == 1
+    for said in ("sending the cache to memory://c/rows.arrow", "the cache was fetched from memory://c/rows.arrow"):
+        code, out, err = run("train", url, "--passes", "2", "--cache", "memory://c/rows.arrow", "-o", "k.safetensors")
+        assert code == 0 and said in err, err
+    assert pa.ipc.open_file(bucket.open("/c/rows.arrow")).num_record_batches
+    other = server.put("b.svm", stored["a.svm"].read_bytes()[:-1])
+    code, out, err = run("train", other, "--passes", "2", "--cache", "memory://c/rows.arrow")
+    assert code == 5 and "memory://c/rows.arrow" in err and err.count("streamsvm: ") == 1
+    assert not list((user_cache_directory() / "passes").glob(f"{os.getpid()}-*"))
     code, out, err = run("train", server.url("none.yaml"))
     assert code == 2 and "none.yaml: no such file" in err

@@ -62,17 +62,37 @@ def _opened_in_place(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _uploaded(url: str) -> Iterator[IO[bytes]]:
-    """Uploaded in a transaction: the object appears when all of it has arrived, and not at all if something fails."""
-    filesystem, path = open_filesystem(url)
+    """A file whose content is uploaded when the block ends well."""
+    open_filesystem(url)  # a wrong url is told at once
     with tempfile.TemporaryFile() as out:
         yield out
         out.seek(0)
-        try:
-            with filesystem.transaction, filesystem.open(path, "wb") as target:
-                while piece := out.read(1 << 20):
-                    target.write(piece)
-        except Exception as error:
-            raise SourceError(f"{redact_url(url)}: cannot write: {reason(error, url)}") from error
+        upload(out, url)
+
+
+def upload(file: IO[bytes], url: str) -> None:
+    """Write an object in a transaction: it appears when all of it has arrived, and not at all if something fails."""
+    filesystem, path = open_filesystem(url)
+    try:
+        with filesystem.transaction, filesystem.open(path, "wb") as target:
+            while piece := file.read(1 << 20):
+                target.write(piece)
+    except Exception as error:
+        raise SourceError(f"{redact_url(url)}: cannot write: {reason(error, url)}") from error
+
+
+def download(url: str, path: Path) -> bool:
+    """Make a local copy of an object; False if there is no such object."""
+    from streamsvm.io.remote_parts import remote_part
+
+    try:
+        part = remote_part(url)
+    except FileNotFoundError:
+        return False
+    with closing(open_part(part)) as source, written_atomically(str(path)) as out:
+        while piece := source.read(1 << 20):
+            out.write(piece)
+    return True
 
 
 def read_whole(url: str) -> bytes:
