@@ -213,6 +213,11 @@ class Checkpoints:
 
     # Taking one.
 
+    @property
+    def settled(self) -> bool:
+        """Whether none is being written, and the last attempt went well."""
+        return self._thread is None and not self._failing
+
     def tick(self, rows: int, snapshot: Callable[[], Snapshot]) -> None:
         """Called after a batch of so many rows: takes a checkpoint if one is due, and tells how the last one went."""
         if not self.wanted:

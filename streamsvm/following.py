@@ -172,6 +172,7 @@ class Following(TrainingRun):
         self.final = self.nothing_learned()
         self._ending = False
         self._kept: Any = None  # where reading stood at the last checkpoint
+        self._served = True  # whether the last attempt to write the model went well
         self._served_at: float | None = None
         self._row_at: float | None = None  # when the last row came
         self._published: dict[str, float | None] = {}
@@ -240,7 +241,8 @@ class Following(TrainingRun):
     # Checkpoints, and the model.
 
     def _tick(self, rows: int) -> None:
-        if self.passes.stream.tally.position != self._kept:  # else the last one says it all
+        last = self.passes.stream.tally.position == self._kept and self._checkpoints.settled
+        if not last or not self._served:  # else the last one says it all
             super()._tick(rows)
 
     def _snapshot(self) -> Snapshot:
@@ -254,9 +256,10 @@ class Following(TrainingRun):
         """Put the model in the place of the last; that may fail on a full disk, and is tried again next time."""
         if not model.provenance["examples"]:
             return  # there may be a better one of another run
+        self._served = False
         try:
             model.save(expand(self.settings.output.model or ""))
-            self._served_at = time.monotonic()
+            self._served_at, self._served = time.monotonic(), True
         except SourceError as error:
             self.listener.note(f"warning: the model could not be written: {error}; the last one is kept")
 

@@ -2,12 +2,14 @@
 
 While `noted` is in force the first signal only leaves a note. Whoever can stop without losing anything asks `check`,
 which raises `Interrupted`: the parse pool does, before it hands out the next batch. So everything behind the pool is
-whole when the exception comes by, and a checkpoint can still be taken. A second signal stops at once, wherever it hits.
+whole when the exception comes by, and a checkpoint can still be taken. A second signal, a moment later, stops at once,
+wherever it hits.
 """
 
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
@@ -21,7 +23,10 @@ class Interrupted(KeyboardInterrupt):
         self.kept = ""
 
 
+TWICE = 0.3  # seconds within which a signal is the same one: timeout(1) and others send it to a process and its group
+
 _signal: int | None = None  # the one that came
+_came = 0.0  # when it did
 
 
 def check() -> None:
@@ -31,10 +36,11 @@ def check() -> None:
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    global _signal
-    if _signal is not None:
+    global _signal, _came
+    if _signal is None:
+        _signal, _came = number, time.monotonic()
+    elif time.monotonic() - _came > TWICE:
         raise KeyboardInterrupt
-    _signal = number
 
 
 @contextlib.contextmanager

@@ -14,14 +14,16 @@ import pytest
 from followed import append, rotate
 from whole_runs import KilledError, Life, Notes, bits, class_lines, few_rows_a_piece, lines
 
+import streamsvm.checkpoint
 import streamsvm.cli
 import streamsvm.io.follow
 import streamsvm.solvers.base
 from streamsvm import load_model
 from streamsvm.config import load_settings
-from streamsvm.errors import ConfigError, DataError, StreamSvmError
+from streamsvm.errors import ConfigError, DataError, SourceError, StreamSvmError
 from streamsvm.following import follow
 from streamsvm.interrupts import Interrupted
+from streamsvm.io.generations import Generations
 from streamsvm.training import Outcome, train
 
 QUICK = {"follow.until_idle": True, "follow.idle": 0.05, "follow.poll": 0.01, "follow.rotate_wait": 0.1}
@@ -362,3 +364,23 @@ def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0 and "1,500 examples" in out and "a.log, line 1,502" in out
     code, out, err = command("s3://bucket/a.log")
     assert code == 2 and "can be followed" in err
+
+
+def test_a_full_disk_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that could not be written is tried again, also when no further line comes."""
+    attempts, write = [], Generations.write
+
+    def full(self: Generations, *given: Any) -> str:
+        attempts.append(time.monotonic())
+        if 2 <= len(attempts) <= 5:
+            raise SourceError("no space left")
+        return write(self, *given)
+
+    monkeypatch.setattr(Generations, "write", full)
+    monkeypatch.setattr(streamsvm.checkpoint, "FIRST_RETRY", 0.01)
+    append(Path("a.log"), text_of(ROWS))
+    listener = Notes()
+    followed(listener=listener, checkpoint__every=0.05, follow__idle=1.0)
+    assert any("no space left" in note for note in listener.notes)
+    assert any(note.startswith("checkpoints can be written again: 1,500 examples") for note in listener.notes)
+    assert 6 <= len(attempts) <= 8  # and no more of them, as long as nothing is new

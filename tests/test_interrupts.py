@@ -32,12 +32,21 @@ def test_a_signal_waits_until_somebody_asks(number):
     assert after and caught.value.number == number and isinstance(caught.value, KeyboardInterrupt)
 
 
-def test_a_second_signal_stops_at_once():
+def test_a_second_signal_stops_at_once(monkeypatch):
+    monkeypatch.setattr(interrupts, "TWICE", 0.0)
     with pytest.raises(KeyboardInterrupt) as caught, interrupts.noted():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
     assert not isinstance(caught.value, Interrupted)
+
+
+def test_a_signal_that_comes_twice_is_one():
+    """timeout(1) sends it to the process and to its group."""
+    with pytest.raises(Interrupted), interrupts.noted():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        interrupts.check()
 
 
 def test_an_ignored_signal_stays_ignored():
