@@ -354,11 +354,11 @@ class LogSource(Source):
                 before = len(text)
                 for block in follower.round(1 << 20, _Unlimited()):
                     text += bytes(block.buffer[: block.size])
+                    if text.count(b"\n") >= FIRST_LINES:
+                        break
                 for mark in follower.marks().files:
                     fresh = Mark(mark.log, mark.path, mark.device, mark.inode, written=mark.written)
                     begun.setdefault(mark.log, fresh)
-                    if text.count(b"\n") >= FIRST_LINES:
-                        break
                 if len(text) > before:
                     since = time.monotonic()
                 ended = time.monotonic() - since >= (patience if text or self._until_idle is None else self._until_idle)
