@@ -206,7 +206,9 @@ def same(one: tuple[OnlineSolver, Recent], other: tuple[OnlineSolver, Recent]) -
     assert ours.tobytes() == theirs.tobytes() and one[0].scalars[T] == other[0].scalars[T]
 
 
-def test_rows_of_weight_zero_do_not_count() -> None:
+@pytest.mark.parametrize("features", [1000, 7])
+def test_rows_of_weight_zero_do_not_count(features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "FEATURES", features)
     batch = rows_of(500, seed=4, zeros=True)
     kept = np.flatnonzero(batch.weights)
     without = Batch(
@@ -245,6 +247,14 @@ def test_several_classes_have_a_loss_an_error_and_probabilities() -> None:
     spent = (solver.tally() - before.tally())[:6]
     assert figures["loss"] == pytest.approx(spent[2:].sum() / spent[0], rel=1e-9)
     assert figures["error"] == pytest.approx(spent[1] / spent[0], rel=1e-9)
+
+
+def test_many_classes_may_come_at_once() -> None:
+    """In the middle of a slot, so that there are more lanes at its end than at its beginning."""
+    batch = rows_of(SLOT * 10)
+    late = np.where(np.arange(batch.rows) < 100, batch.labels, np.arange(batch.rows) % 9)
+    batch = batch._replace(labels=late.astype(np.float32))
+    same(fed(batch, many=True), fed(batch, [100], many=True))
 
 
 def test_a_class_that_is_new_to_the_curve_is_improbable() -> None:
