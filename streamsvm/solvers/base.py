@@ -57,7 +57,7 @@ def make_bias(kind: str, scale: float) -> Bias:
 
 
 class Watch(Protocol):
-    """What sees rows before they are learned, and may hold them back for a while (progressive.py)."""
+    """What sees rows before they are learned, and may hold them back for a while (progressive.py, recent.py)."""
 
     def pieces(self, batch: Batch, order: Int64s, solver: Any) -> Iterator[tuple[Batch, Int64s | None]]: ...
 
