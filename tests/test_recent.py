@@ -278,6 +278,14 @@ def test_nothing_is_said_before_there_is_enough() -> None:
     assert fed(single._replace(labels=np.ones(single.rows, np.float32)))[1].figures()["auc"] is None
 
 
+def test_figures_do_not_depend_on_when_they_were_asked_for() -> None:
+    """Also in a slot whose rows have just been scored, right after they were asked for before that."""
+    batch = rows_of(SLOT * 21 + SCORED + 2)
+    for stop in range(SLOT * 20 - 1, batch.rows + 1):
+        asked = fed(batch.slice(0, stop), range(SLOT * 19, stop))
+        same(asked, fed(batch.slice(0, stop)))
+
+
 def test_long_rows_are_scored_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent, "FEATURES", 7)  # those of three rows
     batch = rows_of(SLOT * 14)
