@@ -142,6 +142,7 @@ class Recent:
         for part, scores in scored(rows, solver):
             self._take(part, scores if scores.ndim == 1 else scores[:, :known])
         self._rows += self._held
+        self._figures = None
         self._scoring, self._waiting = False, []
         self._held = self._held_features = 0
         yield rows, None

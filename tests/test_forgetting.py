@@ -159,6 +159,16 @@ def test_squares_fade_by_steps_of_a_sixteenth() -> None:
     assert solver.scalars[T] == 941
 
 
+def test_a_walk_over_very_many_weights_is_taken_less_often() -> None:
+    for dim, kept in ((64 * 400, 600), (64 * 300, 700), (64 * 4000, 501)):
+        solver = made("ftrl", dim=dim)
+        feed(solver, BEFORE.slice(0, 1000), None)
+        solver.forget(kept)
+        assert solver.scalars[T] == 1000
+        solver.forget(kept - 101)
+        assert solver.scalars[T] == kept - 101
+
+
 def test_a_clock_of_mini_batches_is_put_back_to_as_many() -> None:
     solver = made("pegasos", batch_size=10)
     feed(solver, BEFORE.slice(0, 5000), None)
@@ -179,7 +189,7 @@ def test_there_is_no_bound_any_longer(name: str) -> None:
     solver.forget(2000)
     assert solver.lower_bound() is None
     solver.begin_pass(2)
-    solver.learn(BEFORE.slice(0, 3000))
+    solver.learn(BEFORE.slice(0, 2000))  # to the clock this looks like two whole passes of 2000 rows
     solver.end_pass()
     assert solver.lower_bound() is None
 

@@ -206,7 +206,9 @@ def same(one: tuple[OnlineSolver, Recent], other: tuple[OnlineSolver, Recent]) -
     assert ours.tobytes() == theirs.tobytes() and one[0].scalars[T] == other[0].scalars[T]
 
 
-def test_rows_of_weight_zero_do_not_count() -> None:
+@pytest.mark.parametrize("features", [1000, 7])
+def test_rows_of_weight_zero_do_not_count(features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "FEATURES", features)
     batch = rows_of(500, seed=4, zeros=True)
     kept = np.flatnonzero(batch.weights)
     without = Batch(
@@ -247,6 +249,14 @@ def test_several_classes_have_a_loss_an_error_and_probabilities() -> None:
     assert figures["error"] == pytest.approx(spent[1] / spent[0], rel=1e-9)
 
 
+def test_many_classes_may_come_at_once() -> None:
+    """In the middle of a slot, so that there are more lanes at its end than at its beginning."""
+    batch = rows_of(SLOT * 10)
+    late = np.where(np.arange(batch.rows) < 100, batch.labels, np.arange(batch.rows) % 9)
+    batch = batch._replace(labels=late.astype(np.float32))
+    same(fed(batch, many=True), fed(batch, [100], many=True))
+
+
 def test_a_class_that_is_new_to_the_curve_is_improbable() -> None:
     watch = fed(rows_of(SLOT * 20, classes=2, seed=2), many=True)[1]
     chances = watch._probabilities(np.array([[0.0, 0.0, 5.0]]))
@@ -266,6 +276,14 @@ def test_nothing_is_said_before_there_is_enough() -> None:
     assert figures["log_loss"] is None  # there was no curve yet when its rows were scored
     single = rows_of(SLOT * 20)
     assert fed(single._replace(labels=np.ones(single.rows, np.float32)))[1].figures()["auc"] is None
+
+
+def test_figures_do_not_depend_on_when_they_were_asked_for() -> None:
+    """Also in a slot whose rows have just been scored, right after they were asked for before that."""
+    batch = rows_of(SLOT * 21 + SCORED + 2)
+    for stop in range(SLOT * 20 - 1, batch.rows + 1):
+        asked = fed(batch.slice(0, stop), range(SLOT * 19, stop))
+        same(asked, fed(batch.slice(0, stop)))
 
 
 def test_long_rows_are_scored_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

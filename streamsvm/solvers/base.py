@@ -38,7 +38,8 @@ READING = 2.0**-22  # relative error of w as it is read, and of a step's factor,
 DRIFT = 2.0**-49  # relative error for each row of what is counted in double precision
 SMALLEST_SCALE = 1e-5  # below this w = scale * v is written out again
 
-LATE = 1.0 / 16.0  # of the rows that are remembered: how many more may come before what takes a walk is done
+LATE = 1.0 / 16.0  # of the rows that are remembered: how many more may come before what takes a walk is done,
+WALK = 64  # and where features.dim is large a row for so many weights, but no more rows than are remembered
 
 PIECE = 1 << 16  # weights turned into float64 at a time
 
@@ -57,7 +58,7 @@ def make_bias(kind: str, scale: float) -> Bias:
 
 
 class Watch(Protocol):
-    """What sees rows before they are learned, and may hold them back for a while (progressive.py)."""
+    """What sees rows before they are learned, and may hold them back for a while (progressive.py, recent.py)."""
 
     def pieces(self, batch: Batch, order: Int64s, solver: Any) -> Iterator[tuple[Batch, Int64s | None]]: ...
 
@@ -182,7 +183,8 @@ class OnlineSolver(ABC):
         The clock does not pass them: steps stay as long as they are then, and a mean of iterates spans as many.
         """
         clock = float(self.scalars[T])
-        if clock > rows * (1.0 + LATE if self.walks else 1.0):
+        late = min(rows, max(rows * LATE, self.dim / WALK)) if self.walks else 0.0
+        if clock > rows + late:
             self.scalars[T] = rows
             self.turn_back(clock, rows)
 
