@@ -3,6 +3,7 @@
 The rooms, in the order data travels:
 
     io/source       paths, globs, urls, standard input (io/parts) -> blocks of whole lines; io/compression inflates them
+    io/remote       objects in buckets and on web servers, fetched ahead in ranges (io/remote_parts, io/*_ranges)
     io/libsvm, vw   blocks -> batches of sparse rows, in numba (io/decimals reads the numbers)
     io/csv, jsonl   blocks -> cells, the values of a table's rows; io/parquet and io/arrow_* the same of records
     features/       cells -> batches, by a recipe (planning makes it of the first rows, assembly applies it, names keeps

@@ -299,6 +299,10 @@ class HttpObject:
                 raise ConnectionAbortedError("stopped")
             self._live.add(connection)
         try:
+            if connection.sock is None:
+                connection.connect()
+                if self._aborted:  # before there was a socket to shut down
+                    raise ConnectionAbortedError("stopped")
             parts = urlsplit(url)
             place = quote(parts.path or "/", safe=SAFE) + (f"?{quote(parts.query, safe=SAFE)}" if parts.query else "")
             connection.request(method, place, headers=dict(headers))

@@ -207,7 +207,7 @@ class _Fetching:
 
     def _new_piece(self, start: int, stop: int) -> _Piece:
         size = stop - start
-        usual = size <= self._depth.range
+        usual = self._depth.range // 2 < size <= self._depth.range
         buffer = self._free.pop() if usual and self._free else bytearray(self._depth.range if usual else size)
         piece = _Piece(start, size, buffer)
         self._used += len(buffer)

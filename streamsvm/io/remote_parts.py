@@ -68,6 +68,8 @@ def _bucket_parts(url: str) -> list[Part]:
         return [_part(url, filesystem.info(path))]
     if not names:
         raise SourceError(f"{redact_url(url)}: no file matches")
+    if names == [path]:  # what looked like a pattern is the name
+        return [_part(url, filesystem.info(path))]
     return [_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
 
 
