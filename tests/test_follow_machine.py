@@ -1,8 +1,8 @@
 """Following logs against a model: whatever writers, rotation and restarts do, in any order, from any checkpoint.
 
 Exact operations leave every line somewhere until it is read: then the lines of one log come in their order, and those
-of a pattern as a set, each once. With truncation, and with files that are deleted unread, lines may be missing; but none
-comes twice, none that is still in a file stays unread, and something is counted.
+of a pattern as a set, each once. With truncation, and with files that are deleted unread, lines may be missing; but
+none comes twice, none that is still in a file stays unread, and something is counted.
 
 Times of files are set by hand, often to that of the file before, because the clocks of file systems are coarse.
 """
@@ -169,7 +169,7 @@ class World(RuleBasedStateMachine):
 
     def _held(self, generation: Generation) -> bool:
         """Whether the reader has the file open."""
-        tails = [tail for log in self.reader.follower.logs.values() for tail in log._open()]
+        tails = [tail for log in self.reader.follower.logs.values() for tail in log.open_tails()]
         return any(tail.id == generation.id for tail in tails)
 
     def _read(self, generation: Generation) -> bool:
@@ -295,8 +295,9 @@ class World(RuleBasedStateMachine):
                 self.settle()
                 self.check()
                 self.check_all()
-                self.reader.close()
         finally:
+            if hasattr(self, "reader"):
+                self.reader.close()
             shutil.rmtree(self.folder)
 
     def check_all(self) -> None:
