@@ -16,13 +16,45 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import MEMORY
 from followed import WAIT, Reader
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from streamsvm.io.log_files import Disk, Info
+
 HEADER = "header"
 STEP = 1_000_000  # nanoseconds
+
+
+class Inodes(Disk):
+    """A file system that gives the lowest free inode to a new file, as ext4 does, whatever else happens on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._given: dict[int, int] = {}  # the inode that a file seems to have, for the one it has
+        self._opened: list[Any] = []
+
+    def open(self, path: str) -> Any:
+        raw = super().open(path)
+        self._opened = [other for other in self._opened if not other.closed] + ([raw] if raw is not None else [])
+        return raw
+
+    def info(self, path: str) -> Info | None:
+        info = super().info(path)
+        return info if info is None else self._seeming(info)
+
+    def info_of(self, raw: Any) -> Info:
+        return self._seeming(super().info_of(raw))
+
+    def _seeming(self, info: Info) -> Info:
+        if info.inode not in self._given:
+            used = {entry.inode() for entry in os.scandir(self._folder)}
+            used |= {os.fstat(raw.fileno()).st_ino for raw in self._opened if not raw.closed}
+            self._given = {inode: given for inode, given in self._given.items() if inode in used}
+            self._given[info.inode] = min(set(range(1, len(self._given) + 2)) - set(self._given.values()))
+        return info._replace(inode=self._given[info.inode])
 
 
 class Generation:
@@ -38,13 +70,6 @@ class Generation:
         self.copied = False
         self.old = False  # whether it was rotated before the reader came, who does not read it then
 
-    @property
-    def id(self) -> tuple[int, int] | None:
-        if self.path is None:
-            return None
-        info = os.stat(self.path)
-        return info.st_dev, info.st_ino
-
 
 class World(RuleBasedStateMachine):
     """One directory, its writers, and a reader."""
@@ -55,7 +80,8 @@ class World(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="follow-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="follow-", dir=MEMORY))
+        self.disk = Inodes(self.folder)
         self.number = 0
         self.time = 1_700_000_000 * 10**9
         self.rotations = 0
@@ -69,7 +95,7 @@ class World(RuleBasedStateMachine):
     )
     def begin(self, compressed: bool, dated: bool, headers: bool, block_size: int) -> None:
         self.compressed, self.dated, self.headers = compressed, dated, headers
-        self.reader = Reader(self.folder / self.pattern, compressed=compressed, block_size=block_size)
+        self.reader = Reader(self.folder / self.pattern, compressed=compressed, block_size=block_size, disk=self.disk)
 
     def _name(self, data: Any) -> str:
         return str(data.draw(st.sampled_from(self.names))) if len(self.names) > 1 else self.names[0]
@@ -115,7 +141,7 @@ class World(RuleBasedStateMachine):
     def _late(self, name: str) -> Generation | None:
         """The file that had the name before, if its writer may still write to it."""
         old = self._rotated(name)
-        if not old or old[-1].packed or old[-1].old or self.fresh or old[-1].renamed is None:
+        if not old or old[-1].packed or old[-1].copied or old[-1].old or self.fresh or old[-1].renamed is None:
             return None
         return old[-1] if self.reader.now - old[-1].renamed < WAIT or not self.exact else None
 
@@ -169,8 +195,9 @@ class World(RuleBasedStateMachine):
 
     def _held(self, generation: Generation) -> bool:
         """Whether the reader has the file open."""
-        tails = [tail for log in self.reader.follower.logs.values() for tail in log.open_tails()]
-        return any(tail.id == generation.id for tail in tails)
+        info = self.disk.info(str(generation.path))
+        assert info is not None
+        return any(tail.id == info.file for log in self.reader.follower.logs.values() for tail in log.open_tails())
 
     def _read(self, generation: Generation) -> bool:
         return generation.old or set(generation.lines) <= set(self.reader.lines)

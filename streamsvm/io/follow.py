@@ -19,7 +19,7 @@ from typing import Any
 
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.log_files import Disk, Info, LogFile, Stopped, is_packed, opened
-from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, line_after
+from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, alike, line_after
 from streamsvm.io.marks import Id, Mark, Marks, bytes_at
 from streamsvm.io.parts import STDIN, Part
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
@@ -270,10 +270,13 @@ class Follower:
         return next(((log, mark) for log in self.logs.values() for mark in log.over if fits(mark)), None)
 
     def _is_copy(self, path: str, file: LogFile) -> bool:
-        """Whether this is what copytruncate makes before it truncates: a copy of a file that is being read."""
+        """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
         for log in self.logs.values():
-            tail = log.tail
-            if tail is not None and path.startswith(f"{log.path}.") and tail.mark.offset and tail.mark.is_of(file):
+            if is_packed(path):
+                sought = log.wanted is not None and log.wanted.offset and log.wanted.is_of(file)
+                if sought or any(alike(tail.file, file) for tail in log.open_tails()):
+                    return True
+            elif path.startswith(f"{log.path}.") and any(copied(tail, file) for tail in log.open_tails()):
                 return True
         return False
 
@@ -453,6 +456,13 @@ class LogSource(Source):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not stopped():
             time.sleep(min(left, NAP))
+
+
+def copied(tail: Tail, file: LogFile) -> bool:
+    """Whether this is a copy of a file that is being read, and may have been truncated since."""
+    if tail.file.look().size >= tail.mark.offset and tail.mark.is_of(tail.file):
+        return alike(tail.file, file, whole=False)
+    return tail.mark.offset > 0 and tail.mark.is_of(file)
 
 
 def _is_glob(pattern: str) -> bool:

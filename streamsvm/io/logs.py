@@ -161,6 +161,7 @@ class Log:
         self._since: float | None = None  # when it was first looked for in vain
         self._sought = 0  # and how often
         self._parked: Info | None = None  # of a file that was closed, because nothing happens to it
+        self._searched = float("-inf")  # when files were last looked for that had the name
         self._unsure = False  # whether the last look did not come to an end
         self._broken = 0  # failures in a row
         self._retry = float("-inf")
@@ -278,7 +279,7 @@ class Log:
         while not self.done:
             self._look_at_name(now)
             if self.tail is None:
-                if not self.queue:
+                if not self.queue and not self._found_missed(now):
                     return False
                 self._begin(self.queue.pop(0))
                 continue
@@ -300,6 +301,8 @@ class Log:
         """See whether the name has passed to another file."""
         named = self._disk.info(self.path)
         if named is not None and named.regular and not self.has(named.file) and not self._taken(self, self.path, named):
+            if self.tail is not None and not self.tail.look(now):
+                self._rewritten(self.tail, now)  # first of all, or its copy would seem to be a file of its own
             self._enqueue(now)
         for tail in self.open_tails():
             here = named is not None and named.file == tail.id
@@ -307,17 +310,11 @@ class Log:
 
     def _enqueue(self, now: float) -> None:
         """Open the files that had the name since the last look, and the one that has it, so that none gets lost."""
-        first = self.empty
         named = self._opened(self.path)
         try:
             tail = Tail(named, self._known(named) or self._new_mark(named), now)
-            rotated = [found for found in self._rotated_files() if found[1].file != tail.id] if self._alone else []
-            self._forget({tail.id, *(info.file for _, info in rotated)})
-            if first:
-                self.over = [self._old_mark(path, info) for path, info in rotated]
-            for path, info in [] if first else self._oldest_first(rotated):
-                if len(self.queue) < QUEUED and not self.has(info.file):
-                    self.queue += self._unread(path, info, now)
+            if self._alone:
+                self._enqueue_missed(now, tail.id)
         except BaseException:
             named.close()
             raise
@@ -325,6 +322,24 @@ class Log:
             self.queue.append(tail)
         else:
             named.close()  # for now
+
+    def _enqueue_missed(self, now: float, named: Id | None) -> None:
+        rotated = [found for found in self._rotated_files(named is not None) if found[1].file != named]
+        if self.empty:
+            self.over = [self._old_mark(path, info) for path, info in rotated]
+            return
+        if named is not None:
+            self._forget({named, *(info.file for _, info in rotated)})
+        for path, info in self._oldest_first(rotated):
+            if len(self.queue) < QUEUED and not self.has(info.file):
+                self.queue += self._unread(path, info, now)
+
+    def _found_missed(self, now: float) -> bool:
+        """Look, from time to time, for files that had the name, while none has it."""
+        if self._alone and not self.empty and now - self._searched >= self._options.rotate_wait:
+            self._searched = now
+            self._enqueue_missed(now, None)
+        return bool(self.queue)
 
     def _begin(self, tail: Tail) -> None:
         """Read this file next. If it has the inode of one that is over, it is that one, or that one is gone."""
@@ -416,6 +431,8 @@ class Log:
             mark = self._known_by_text(file) if packed else self._known(file)
             if mark is None or line_after(file, mark.offset):
                 return [Tail(file, mark or self._new_mark(file), now)]
+            if packed:
+                self.over.insert(0, self._new_mark(file)._replace(over=True))
         except BaseException:
             file.close()
             raise
@@ -424,15 +441,15 @@ class Log:
 
     def _seen_packed(self, path: str, info: Info) -> bool:
         """Whether a compressed file is known by itself, or is just being made."""
-        if any(mark.inode == info.inode and mark.written == info.written for mark in self.over):
+        seen = [mark for mark in self.over if mark.inode == info.inode and mark.written == info.written]
+        if any(is_packed(mark.path) for mark in seen):
             return True
         return self._disk.info(os.path.splitext(path)[0]) is not None
 
     def _known_by_text(self, file: LogFile) -> Mark | None:
         """The mark of the plain file that this compressed one was made of."""
-        for tail in self.open_tails():
-            if (tail.mark.offset and tail.mark.is_of(file)) or alike(tail.file, file):
-                return self._new_mark(file)._replace(offset=file.size())
+        if any(alike(tail.file, file) for tail in self.open_tails()):
+            return self._new_mark(file)._replace(offset=file.size())
         known = [mark for mark in self.over if mark.offset and mark.is_of(file)]
         if not known:
             return None
@@ -456,16 +473,16 @@ class Log:
 
     # Files under other names.
 
-    def _rotated_files(self) -> list[Found]:
-        """The files that are named like rotated ones of this log, and may be read."""
+    def _rotated_files(self, named: bool) -> list[Found]:
+        """The files that are named like rotated ones of this log, and may be read; whether one has the name is known."""
         names = self._disk.names(self._folder)
-        if self._name not in names:
+        if named != (self._name in names):
             raise Moved  # or the list is not complete
         return list(self._named(name for name in names if self._options.compressed or not is_packed(name)))
 
     def _named(self, names: Iterable[str]) -> Iterator[Found]:
         for name in names:
-            if self._rotated.fullmatch(name):
+            if self._rotated.fullmatch(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
                 path = os.path.join(self._folder, name)
                 info = self._disk.info(path)
                 if info is not None and info.regular:
@@ -579,10 +596,11 @@ def line_after(file: LogFile, offset: int) -> bool:
     return False
 
 
-def alike(one: LogFile, other: LogFile) -> bool:
-    """Whether two files have the same text, by its size, its beginning and its end."""
-    size = one.size()
-    end = max(0, size - LOOKED_AT)
-    return size == other.size() and all(
-        bytes_at(one, place, LOOKED_AT) == bytes_at(other, place, LOOKED_AT) for place in (0, end)
+def alike(one: LogFile, other: LogFile, *, whole: bool = True) -> bool:
+    """Whether one file has the text of the other, or at least begins with it; by its size, beginning and end."""
+    one.look()
+    size = other.size()
+    places = (0, max(0, size - LOOKED_AT))
+    return (one.size() == size or (not whole and one.size() > size)) and all(
+        bytes_at(one, place, min(LOOKED_AT, size)) == bytes_at(other, place, LOOKED_AT) for place in places
     )
