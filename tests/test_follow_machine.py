@@ -114,9 +114,15 @@ class World(RuleBasedStateMachine):
         found = self.current[name]
         if found is None:
             found = self.current[name] = Generation(name, self.folder / name)
-            self.all[name].append(found)
-            self._put(found, f"{HEADER}\n" if self.headers else "", False)
+            self._start(found, False)
         return found
+
+    def _start(self, generation: Generation, tick: bool) -> None:
+        """A new file. If it has a header, a line follows: one that had no more would be as good as any other."""
+        self.all[generation.log].append(generation)
+        self._put(generation, f"{HEADER}\n" if self.headers else "", tick)
+        if self.headers:
+            self._write(generation, 1, tick)
 
     def _write(self, generation: Generation, count: int, tick: bool) -> None:
         for _ in range(count):
@@ -356,8 +362,7 @@ class Mishaps(World):
             self._forget(generation)
         os.truncate(path, 0)
         fresh = self.current[generation.log] = Generation(generation.log, path)
-        self.all[generation.log].append(fresh)
-        self._put(fresh, f"{HEADER}\n" if self.headers else "", True)
+        self._start(fresh, True)
         return fresh
 
     @rule(data=st.data(), count=st.integers(0, 4))

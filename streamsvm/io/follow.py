@@ -266,8 +266,9 @@ class Follower:
         return True
 
     def _over_by(self, fits: Callable[[Mark], bool]) -> tuple[Log, Mark] | None:
-        """A file that was read to its end: the log that has read it, and its mark."""
-        return next(((log, mark) for log in self.logs.values() for mark in log.over if fits(mark)), None)
+        """A file that was read to its end: the log that has read it, and its mark; the one that knows most of it."""
+        fitting = [(log, mark) for log in self.logs.values() for mark in log.over if fits(mark)]
+        return max(fitting, key=lambda each: each[1].offset, default=None)
 
     def _is_copy(self, path: str, file: LogFile) -> bool:
         """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""

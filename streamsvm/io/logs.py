@@ -414,7 +414,7 @@ class Log:
 
     def _known(self, file: LogFile) -> Mark | None:
         """The mark of a file that is over, if this is that file; the device may have another number now."""
-        known = (mark for mark in self.over if mark.inode == file.info.inode and mark.is_of(file))
+        known = (mark for mark in self.over if mark.inode == file.info.inode and mark.offset and mark.is_of(file))
         return next((mark._replace(over=False) for mark in known), None)
 
     def _unread(self, path: str, info: Info, now: float) -> list[Tail]:
@@ -520,7 +520,11 @@ class Log:
             tail = None
         if tail is not None:
             self.wanted, self._since, self._sought = None, None, 0
-            self.tail = tail
+            if tail.mark.offset:
+                self.tail = tail
+            else:  # of which nothing was read, so it may be any: it comes in its turn
+                tail.file.close()
+                self.over = self.over or [mark._replace(device=0, inode=0, over=True)]
             return True
         self._since = now if self._since is None else self._since
         self._sought += 1
@@ -562,12 +566,11 @@ class Log:
         """A rotated file with the text that was read, and perhaps more: the copy that copytruncate makes, or gzip."""
         if not mark.offset:
             return None
-        known = {other.id for other in self.over}
         names = [name for name in self._disk.names(self._folder) if self._options.compressed or not is_packed(name)]
         for path, info in self._named(sorted(names, key=is_packed)):
-            if info.file in known or any(tail.id == info.file for tail in self.open_tails()):
+            if any(tail.id == info.file for tail in self.open_tails()) or self._taken(self, path, info):
                 continue
-            if not self._taken(self, path, info) and (tail := self._tail_of(path, info, mark, now)):
+            if tail := self._tail_of(path, info, mark, now):
                 return tail
         return None
 
@@ -578,7 +581,7 @@ class Log:
         except SourceError:
             return None  # compressed, and not complete
         try:
-            if mark.is_of(file):
+            if mark.is_of(file) and self._known(file) is None:
                 return Tail(file, mark, now)
         except BaseException:
             file.close()
