@@ -91,7 +91,7 @@ class World(RuleBasedStateMachine):
         self.gone: list[Generation] = []  # since the last restart
 
     @initialize(
-        compressed=st.booleans(), dated=st.booleans(), headers=st.booleans(), block_size=st.sampled_from([8, 64, 4096])
+        compressed=st.booleans(), dated=st.booleans(), headers=st.booleans(), block_size=st.sampled_from([16, 64, 4096])
     )
     def begin(self, compressed: bool, dated: bool, headers: bool, block_size: int) -> None:
         self.compressed, self.dated, self.headers = compressed, dated, headers

@@ -220,14 +220,23 @@ class Follower:
             closing_it.callback(file.close)
             if is_packed(path) and (known := self._over_by(lambda mark: bool(mark.offset) and mark.is_of(file))):
                 self._go_on(known, file, closing_it)
-            elif not self._is_copy(path, file):
+            elif not _is_copy(path, file, list(self.logs.values())):
                 self._new_log(path)
                 self._held.add(info.file)
 
     def _taken(self, asking: Log, path: str, info: Info) -> bool:
         """Whether another log has this file, or has read it; if there is more in it now, that log goes on with it."""
-        others = (log for log in self.logs.values() if log is not asking)
-        return any(log.has(info.file) for log in others) or self._finished(asking, path, info)
+        others = [log for log in self.logs.values() if log is not asking]
+        if any(log.has(info.file) for log in others) or self._finished(asking, path, info):
+            return True
+        return any(path.startswith(f"{log.path}.") for log in others) and self._is_copy_at(path, others)
+
+    def _is_copy_at(self, path: str, logs: list[Log]) -> bool:
+        file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        if file is None:
+            return False
+        with contextlib.closing(file):
+            return _is_copy(path, file, logs)
 
     def _finished(self, asking: Log | None, path: str, info: Info) -> bool:
         """Whether another log has read this file to what was its end."""
@@ -269,17 +278,6 @@ class Follower:
         """A file that was read to its end: the log that has read it, and its mark; the one that knows most of it."""
         fitting = [(log, mark) for log in self.logs.values() for mark in log.over if fits(mark)]
         return max(fitting, key=lambda each: each[1].offset, default=None)
-
-    def _is_copy(self, path: str, file: LogFile) -> bool:
-        """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
-        for log in self.logs.values():
-            if is_packed(path):
-                sought = log.wanted is not None and log.wanted.offset and log.wanted.is_of(file)
-                if sought or any(alike(tail.file, file) for tail in log.open_tails()):
-                    return True
-            elif path.startswith(f"{log.path}.") and any(copied(tail, file) for tail in log.open_tails()):
-                return True
-        return False
 
     def _forget(self, found: dict[str, Info]) -> None:
         """Files that are over and have been gone for a while, and logs that have no others.
@@ -459,7 +457,18 @@ class LogSource(Source):
             time.sleep(min(left, NAP))
 
 
-def copied(tail: Tail, file: LogFile) -> bool:
+def _is_copy(path: str, file: LogFile, logs: list[Log]) -> bool:
+    """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
+    for log in logs:
+        if is_packed(path) or path.startswith(f"{log.path}."):
+            if log.wanted is not None and log.wanted.offset and log.wanted.is_of(file):
+                return True
+            if any(alike(tail.file, file) if is_packed(path) else _copied(tail, file) for tail in log.open_tails()):
+                return True
+    return False
+
+
+def _copied(tail: Tail, file: LogFile) -> bool:
     """Whether this is a copy of a file that is being read, and may have been truncated since."""
     if tail.file.look().size >= tail.mark.offset and tail.mark.is_of(tail.file):
         return alike(tail.file, file, whole=False)
