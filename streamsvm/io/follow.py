@@ -207,19 +207,21 @@ class Follower:
         return [p for p in dict.fromkeys(paths) if p not in hidden and (self._options.compressed or not is_packed(p))]
 
     def _take_up(self, path: str, info: Info, now: float) -> None:
-        if info.file in self._held or info.inode in self._sought or self._seen.get(info.file) == info:
+        known = info.file in self._held or info.inode in self._sought or self._seen.get(info.file) == info
+        if known or self._finished(None, path, info):
+            self._waiting.pop(path, None)
             return
         if path in self.logs and not self.logs[path].done:
             return  # it sees by itself that its name is another file's
-        if self._finished(None, path, info) or (is_packed(path) and not self._complete(path, info, now)):
+        if is_packed(path) and not self._complete(path, info, now):
             return
         file = opened(self._disk, path, self._tally.stopped, self._options.limits)
         if file is None:
             return
         with contextlib.ExitStack() as closing_it:
             closing_it.callback(file.close)
-            if is_packed(path) and (known := self._over_by(lambda mark: bool(mark.offset) and mark.is_of(file))):
-                self._go_on(known, file, closing_it)
+            if is_packed(path) and (read := self._over_by(lambda mark: bool(mark.offset) and mark.is_of(file))):
+                self._go_on(read, file, closing_it)
             elif not _is_copy(path, file, list(self.logs.values())):
                 self._new_log(path)
                 self._held.add(info.file)
