@@ -200,3 +200,79 @@ def test_no_failure_loses_or_repeats_a_line(scenario: str, fault: str) -> None:
         assert reader.counts["lost"] == 0 or fault == "ENOENT three times", (at, reader.notes)
         assert not told_too_often(reader), (at, reader.notes)
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("scenario", ["*.log*", "a.log"])
+@pytest.mark.parametrize("times", [1, 2, 20])
+def test_files_that_are_rotated_between_any_two_calls(scenario: str, times: int) -> None:
+    def play(folder: Path, chosen: range) -> tuple[Reader, list[str], list[str]]:
+        log, written = folder / "a.log", ["1", "2"]
+
+        def rotation(kind: str) -> None:
+            for _ in range(times):
+                rotate(log, keep=60)
+                written.append(str(len(written) + 1))
+                append(log, f"{written[-1]}\n")
+
+        append(log, "1\n")
+        reader = Reader(folder / scenario)
+        reader.quiet()
+        reader.restart()
+        disk = reader.disk = Shaky(chosen, rotation)
+        reader.restart()
+        rotate(log, keep=60)
+        append(log, "2\n")
+        reader.quiet()
+        reader.restart()
+        reader.quiet()
+        calls = list(disk.calls)
+        disk.calls = [""] * 100_000  # no more
+        reader.settle()
+        reader.close()
+        return reader, written, calls
+
+    with empty_folder() as folder:
+        calls = play(folder, range(0))[2]
+    for at in range(1, len(calls) + 1):
+        with empty_folder() as folder:
+            reader, written, _ = play(folder, range(at, at + 1))
+        lines = reader.lines if scenario == "a.log" else sorted(reader.lines, key=int)
+        assert lines == written, (at, calls[at - 1], lines)
+        assert reader.counts["lost"] == reader.counts["truncated"] == 0
+
+
+def test_a_fault_that_lasts_is_told_once_a_minute(tmp_path: Path) -> None:
+    append(tmp_path / "a.log", "1\n")
+    disk = Shaky(range(1, 10_000), says(errno.EIO))
+    reader = Reader(tmp_path / "a.log", disk=disk)
+    reader.settle(300.0)
+    assert not reader.lines and not reader.follower.settled
+    assert 5 <= len(reader.notes) <= 6 and "cannot be read now: Input/output error" in reader.notes[0]
+    assert reader.counts["errors"] > len(reader.notes)
+    disk.calls = [""] * 10_000
+    assert reader.settle(40.0) == ["1"]
+    reader.close()
+
+
+def test_a_handle_that_stays_stale_is_opened_again(tmp_path: Path) -> None:
+    """What an NFS server says of a file that another machine deleted, for good."""
+    log = tmp_path / "a.log"
+    append(log, "1\n")
+    reader = Reader(log)
+    reader.quiet()
+    stale = reader.follower.logs[str(log)].tail
+    assert stale is not None
+
+    class Stale(Disk):
+        def info_of(self, raw: Any) -> Info:
+            if raw is stale.file._raw:
+                raise OSError(errno.ESTALE, "Stale file handle")
+            return super().info_of(raw)
+
+    stale.file._disk = Stale()
+    append(log, "2\n")
+    rotate(log)
+    append(log, "3\n")
+    assert reader.settle(60.0) == ["1", "2", "3"]
+    assert reader.counts["lost"] == 0
+    reader.close()

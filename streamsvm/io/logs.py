@@ -325,6 +325,9 @@ class Log:
 
     def _enqueue_missed(self, now: float, named: Id | None) -> None:
         rotated = [found for found in self._rotated_files(named is not None) if found[1].file != named]
+        still = self._disk.info(self.path)
+        if (still.file if still is not None else None) != named:
+            raise Moved
         if self.empty:
             self.over = [self._old_mark(path, info) for path, info in rotated]
             return
@@ -429,10 +432,11 @@ class Log:
             return []
         try:
             mark = self._known_by_text(file) if packed else self._known(file)
-            if mark is None or line_after(file, mark.offset):
-                return [Tail(file, mark or self._new_mark(file), now)]
-            if packed:
-                self.over.insert(0, self._new_mark(file)._replace(over=True))
+            if not packed or not any(alike(tail.file, file) for tail in self.open_tails()):
+                if mark is None or line_after(file, mark.offset):
+                    return [Tail(file, mark or self._new_mark(file), now)]
+                if packed:
+                    self.over.insert(0, self._new_mark(file)._replace(over=True))
         except BaseException:
             file.close()
             raise
@@ -448,8 +452,6 @@ class Log:
 
     def _known_by_text(self, file: LogFile) -> Mark | None:
         """The mark of the plain file that this compressed one was made of."""
-        if any(alike(tail.file, file) for tail in self.open_tails()):
-            return self._new_mark(file)._replace(offset=file.size())
         known = [mark for mark in self.over if mark.offset and mark.is_of(file)]
         if not known:
             return None
