@@ -486,7 +486,12 @@ class Log:
         for name in names:
             if self._rotated.fullmatch(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
                 path = os.path.join(self._folder, name)
-                info = self._disk.info(path)
+                try:
+                    info = self._disk.info(path)
+                except OSError as error:
+                    if error.errno != errno.ELOOP:
+                        raise
+                    continue
                 if info is not None and info.regular:
                     yield path, info
                 elif info is None and not self._disk.is_link(path):
