@@ -231,7 +231,7 @@ class Follower:
         others = [log for log in self.logs.values() if log is not asking]
         if any(log.has(info.file) for log in others) or self._finished(asking, path, info):
             return True
-        return any(path.startswith(f"{log.path}.") for log in others) and self._is_copy_at(path, others)
+        return any(log.may_be_old(path) for log in others) and self._is_copy_at(path, others)
 
     def _is_copy_at(self, path: str, logs: list[Log]) -> bool:
         file = opened(self._disk, path, self._tally.stopped, self._options.limits)
@@ -462,7 +462,7 @@ class LogSource(Source):
 def _is_copy(path: str, file: LogFile, logs: list[Log]) -> bool:
     """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
     for log in logs:
-        if is_packed(path) or path.startswith(f"{log.path}."):
+        if is_packed(path) or log.may_be_old(path):
             if log.wanted is not None and log.wanted.offset and log.wanted.is_of(file):
                 return True
             if any(alike(tail.file, file) if is_packed(path) else _copied(tail, file) for tail in log.open_tails()):

@@ -166,6 +166,7 @@ class Log:
         self._broken = 0  # failures in a row
         self._retry = float("-inf")
         self._folder, self._name = os.path.split(path)
+        self._stem = os.path.splitext(path)[0]
         stem, ending = os.path.splitext(self._name)
         ways = rf"{re.escape(self._name)}{ROTATED}|{re.escape(stem)}{ROTATED}{re.escape(ending)}"
         self._rotated = re.compile(rf"(?:{ways})(?:\.[A-Za-z][A-Za-z0-9]*)?")
@@ -187,6 +188,12 @@ class Log:
         """Whether this file is being read, or waits for it. The device of one that is sought may have a new number."""
         return any(tail.mark.id == file for tail in self.open_tails()) or (
             self.wanted is not None and self.wanted.inode == file[1]
+        )
+
+    def may_be_old(self, path: str) -> bool:
+        """Whether the name is one that a rotated file of this log may have."""
+        return path.startswith(self._stem) and (
+            os.path.dirname(path) == self._folder and self._rotated.fullmatch(os.path.basename(path)) is not None
         )
 
     @property
@@ -476,7 +483,7 @@ class Log:
     # Files under other names.
 
     def _rotated_files(self, named: bool) -> list[Found]:
-        """The files that are named like rotated ones of this log, and may be read; whether one has the name is known."""
+        """The files that are named like rotated ones of this log; whether one has the name itself is known."""
         names = self._disk.names(self._folder)
         if named != (self._name in names):
             raise Moved  # or the list is not complete
