@@ -224,6 +224,8 @@ class Follower:
                 self._go_on(read, file, closing_it)
             elif not _is_copy(path, file, list(self.logs.values())):
                 self._new_log(path)
+                if not any(self.logs[plain].empty for plain in self._plain):  # which may be about to open it
+                    self.logs[path].first = info.file
                 self._held.add(info.file)
 
     def _taken(self, asking: Log, path: str, info: Info) -> bool:
@@ -461,11 +463,12 @@ class LogSource(Source):
 
 def _is_copy(path: str, file: LogFile, logs: list[Log]) -> bool:
     """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
+    packed = is_packed(path)
     for log in logs:
-        if is_packed(path) or log.may_be_old(path):
+        if packed or log.may_be_old(path):
             if log.wanted is not None and log.wanted.offset and log.wanted.is_of(file):
                 return True
-            if any(alike(tail.file, file) if is_packed(path) else _copied(tail, file) for tail in log.open_tails()):
+            if any(alike(tail.file, file) if packed else _copied(tail, file) for tail in log.open_tails()):
                 return True
     return False
 

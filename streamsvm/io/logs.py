@@ -15,6 +15,7 @@ No single answer decides that something is gone: file systems of other machines 
 """
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -152,6 +153,7 @@ class Log:
         self._tally = tally
         self._alone = alone
         self._taken = taken  # whether another log has this file, or has read it
+        self.first: Id | None = None  # a file that is known to be no other's
         self.tail: Tail | None = None
         self.queue: list[Tail] = []
         self.over: list[Mark] = []
@@ -166,10 +168,8 @@ class Log:
         self._broken = 0  # failures in a row
         self._retry = float("-inf")
         self._folder, self._name = os.path.split(path)
-        self._stem = os.path.splitext(path)[0]
         stem, ending = os.path.splitext(self._name)
-        ways = rf"{re.escape(self._name)}{ROTATED}|{re.escape(stem)}{ROTATED}{re.escape(ending)}"
-        self._rotated = re.compile(rf"(?:{ways})(?:\.[A-Za-z][A-Za-z0-9]*)?")
+        self._ways = (self._name, _rotation("")), (stem, _rotation(ending))
 
     # What the others ask.
 
@@ -192,9 +192,7 @@ class Log:
 
     def may_be_old(self, path: str) -> bool:
         """Whether the name is one that a rotated file of this log may have."""
-        return path.startswith(self._stem) and (
-            os.path.dirname(path) == self._folder and self._rotated.fullmatch(os.path.basename(path)) is not None
-        )
+        return path.startswith(os.path.join(self._folder, self._ways[1][0])) and bool(self._turn(path))
 
     @property
     def done(self) -> bool:
@@ -307,7 +305,7 @@ class Log:
     def _look_at_name(self, now: float) -> None:
         """See whether the name has passed to another file."""
         named = self._disk.info(self.path)
-        if named is not None and named.regular and not self.has(named.file) and not self._taken(self, self.path, named):
+        if named is not None and named.regular and not self.has(named.file) and not self._is_others(named):
             if self.tail is not None and not self.tail.look(now):
                 self._rewritten(self.tail, now)  # first of all, or its copy would seem to be a file of its own
             self._enqueue(now)
@@ -315,8 +313,12 @@ class Log:
             here = named is not None and named.file == tail.id
             tail.left = None if here else now if tail.left is None else tail.left
 
+    def _is_others(self, named: Info) -> bool:
+        return named.file != self.first and self._taken(self, self.path, named)
+
     def _enqueue(self, now: float) -> None:
         """Open the files that had the name since the last look, and the one that has it, so that none gets lost."""
+        self.first = None  # later its inode may be another's
         named = self._opened(self.path)
         try:
             tail = Tail(named, self._known(named) or self._new_mark(named), now)
@@ -491,7 +493,7 @@ class Log:
 
     def _named(self, names: Iterable[str]) -> Iterator[Found]:
         for name in names:
-            if self._rotated.fullmatch(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
+            if self._turn(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
                 path = os.path.join(self._folder, name)
                 try:
                     info = self._disk.info(path)
@@ -505,9 +507,12 @@ class Log:
                     raise Moved
 
     def _turn(self, path: str) -> str:
-        """What the name was given when it was rotated."""
-        parts = self._rotated.fullmatch(os.path.basename(path))
-        return (parts[1] or parts[2]) if parts else ""
+        """What the name was given when it was rotated; nothing if it was not."""
+        name = os.path.basename(path)
+        for start, pattern in self._ways:
+            if name.startswith(start) and (found := pattern.fullmatch(name, len(start))):
+                return found[1]
+        return ""
 
     def _oldest_first(self, found: list[Found]) -> list[Found]:
         """By their numbers, of which the highest is the oldest unless times say otherwise, or their dates.
@@ -556,9 +561,9 @@ class Log:
     def _same_file(self, mark: Mark, now: float) -> Tail | None:
         """The file that the mark is of, under whatever name it has in its directory."""
         folder = os.path.dirname(mark.path)
-        elsewhere = (os.path.join(folder, name) for name in self._disk.names(folder))
-        for names in ([mark.path, self.path], elsewhere):
-            found = [(path, info) for path in dict.fromkeys(names) if (info := self._stranger(path)) is not None]
+        likely = [mark.path, self.path]
+        for names in (lambda: likely, lambda: [os.path.join(folder, name) for name in self._disk.names(folder)]):
+            found = [(path, info) for path in dict.fromkeys(names()) if (info := self._stranger(path)) is not None]
             same = [pair for pair in found if pair[1].inode == mark.inode]
             same.sort(key=lambda pair: pair[1].device != mark.device)  # which may have another number after a restart
             for path, info in same:
@@ -602,6 +607,12 @@ class Log:
             raise
         file.close()
         return None
+
+
+@functools.cache
+def _rotation(ending: str) -> re.Pattern[str]:
+    """What follows the beginning of a log's name in the names of its rotated files."""
+    return re.compile(rf"{ROTATED}{re.escape(ending)}(?:\.[A-Za-z][A-Za-z0-9]*)?")
 
 
 def line_after(file: LogFile, offset: int) -> bool:
