@@ -220,9 +220,8 @@ class Follower:
             return
         with contextlib.ExitStack() as closing_it:
             closing_it.callback(file.close)
-            if is_packed(path) and (read := self._over_by(lambda mark: bool(mark.offset) and mark.is_of(file))):
-                self._go_on(read, file, closing_it)
-            elif not _is_copy(path, file, list(self.logs.values())):
+            read = [(log, mark) for log, mark in self._over() if mark.offset] if is_packed(path) else []
+            if not self._went_on(read, file, closing_it) and not _is_copy(path, file, list(self.logs.values())):
                 self._new_log(path)
                 if not any(self.logs[plain].empty for plain in self._plain):  # which may be about to open it
                     self.logs[path].first = info.file
@@ -244,28 +243,30 @@ class Follower:
 
     def _finished(self, asking: Log | None, path: str, info: Info) -> bool:
         """Whether another log has read this file to what was its end."""
-        same = self._over_by(lambda mark: mark.inode == info.inode and bool(mark.offset))
-        if same is None or same[0] is asking:
+        same = [
+            each for each in self._over() if each[1].inode == info.inode and each[1].offset and each[0] is not asking
+        ]
+        if not same:
             return False
         with contextlib.ExitStack() as closing_it:
             file = opened(self._disk, path, self._tally.stopped, self._options.limits)
             if file is None:
                 return True
             closing_it.callback(file.close)
-            known = self._over_by(lambda mark: mark.inode == info.inode and bool(mark.offset) and mark.is_of(file))
-            if known is None or known[0] is asking:
-                return False
-            self._go_on(known, file, closing_it)
-            return True
+            return self._went_on(same, file, closing_it)
 
-    def _go_on(self, known: tuple[Log, Mark], file: LogFile, closing_it: contextlib.ExitStack) -> None:
-        """Let the log that has read a file go on with it, if there is more in it."""
-        owner, mark = known
+    def _went_on(self, read: list[tuple[Log, Mark]], file: LogFile, closing_it: contextlib.ExitStack) -> bool:
+        """If this file was read by a log, let that one go on with it, should there be more in it."""
+        fitting = [(log, mark) for log, mark in read if mark.is_of(file)]
+        if not fitting:
+            return False
+        owner, mark = max(fitting, key=lambda each: each[1].offset)
         if line_after(file, mark.offset):
             closing_it.pop_all()
             owner.finish(file, mark)
         else:
             self._seen[file.info.file] = file.info
+        return True
 
     def _complete(self, path: str, info: Info, now: float) -> bool:
         """Whether a compressed file has not changed for a while: it may still be being written."""
@@ -278,10 +279,9 @@ class Follower:
         del self._waiting[path]
         return True
 
-    def _over_by(self, fits: Callable[[Mark], bool]) -> tuple[Log, Mark] | None:
-        """A file that was read to its end: the log that has read it, and its mark; the one that knows most of it."""
-        fitting = [(log, mark) for log in self.logs.values() for mark in log.over if fits(mark)]
-        return max(fitting, key=lambda each: each[1].offset, default=None)
+    def _over(self) -> Iterator[tuple[Log, Mark]]:
+        """All files that are over, and the logs that have read them."""
+        return ((log, mark) for log in self.logs.values() for mark in log.over)
 
     def _forget(self, found: dict[str, Info]) -> None:
         """Files that are over and have been gone for a while, and logs that have no others.

@@ -561,9 +561,9 @@ class Log:
     def _same_file(self, mark: Mark, now: float) -> Tail | None:
         """The file that the mark is of, under whatever name it has in its directory."""
         folder = os.path.dirname(mark.path)
-        likely = [mark.path, self.path]
-        for names in (lambda: likely, lambda: [os.path.join(folder, name) for name in self._disk.names(folder)]):
-            found = [(path, info) for path in dict.fromkeys(names()) if (info := self._stranger(path)) is not None]
+        for likely in (True, False):
+            names = [mark.path, self.path] if likely else [os.path.join(folder, n) for n in self._disk.names(folder)]
+            found = [(path, info) for path in dict.fromkeys(names) if (info := self._stranger(path)) is not None]
             same = [pair for pair in found if pair[1].inode == mark.inode]
             same.sort(key=lambda pair: pair[1].device != mark.device)  # which may have another number after a restart
             for path, info in same:
