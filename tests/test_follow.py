@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from followed import WAIT, Reader, append, rotate
+from followed import WAIT, Reader, Room, append, rotate
 
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.io.follow import LogSource
@@ -401,10 +401,10 @@ def test_what_cannot_be_followed_is_refused(name: str) -> None:
 def test_a_line_that_is_too_long_is_an_error_if_bad_rows_are(log: Path) -> None:
     append(log, "x" * 100 + "\n")
     source = LogSource([str(log)], max_line=10, skip_long=False)
-    from followed import Room
-
+    room = Room()
     with pytest.raises(DataError, match=r"clicks.log:1: the line is longer than 10 bytes"):
-        list(source.blocks(16, Room(), lambda: False, Marks()))
+        list(source.blocks(16, room, lambda: False, Marks()))
+    assert room.taken == 0
 
 
 # What a hostile reviewer, the state machine (test_follow_machine.py) and failing disks (test_follow_faults.py) found.

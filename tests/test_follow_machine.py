@@ -399,7 +399,7 @@ class PatternMishaps(Mishaps):
     names = ("a.log", "b.log")
 
 
-MACHINES = {World: 800, Pattern: 400, Mishaps: 500, PatternMishaps: 400}
+MACHINES = {World: 800, Pattern: 400, Mishaps: 500, PatternMishaps: 300}
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
@@ -410,4 +410,4 @@ def test_any_history(machine: type[World]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_any_history_long(machine: type[World]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=10 * MACHINES[machine], stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=settings(max_examples=10 * MACHINES[machine], stateful_step_count=25))

@@ -137,8 +137,10 @@ class Follower:
                 yield Block(buffer, cut, origin, self.marks(), tail.number)
                 room = block_size
                 continue
-            room = self._without_line(tail, buffer, filled, room)
-            buffers.give_back(buffer)
+            try:
+                room = self._without_line(tail, buffer, filled, room)
+            finally:
+                buffers.give_back(buffer)
 
     def _fill(self, tail: Tail, buffer: bytearray, room: int) -> int:
         """Read what is there, up to the size that the file had."""
@@ -203,8 +205,8 @@ class Follower:
         for pattern in self._globs:
             within = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
             paths += [*self._disk.matching(within), pattern]
-        hidden = [path for path in paths if os.path.basename(path).startswith((".", "_"))]
-        return [p for p in dict.fromkeys(paths) if p not in hidden and (self._options.compressed or not is_packed(p))]
+        shown = (path for path in dict.fromkeys(paths) if not os.path.basename(path).startswith((".", "_")))
+        return [path for path in shown if self._options.compressed or not is_packed(path)]
 
     def _take_up(self, path: str, info: Info, now: float) -> None:
         known = info.file in self._held or info.inode in self._sought or self._seen.get(info.file) == info

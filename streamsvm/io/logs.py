@@ -260,7 +260,8 @@ class Log:
             self.failed(error)
             return False
         self._unsure = False
-        self._broken = 0
+        if not found:
+            self._broken = 0
         return found
 
     def failed(self, error: Exception) -> None:
@@ -305,7 +306,8 @@ class Log:
     def _look_at_name(self, now: float) -> None:
         """See whether the name has passed to another file."""
         named = self._disk.info(self.path)
-        if named is not None and named.regular and not self.has(named.file) and not self._is_others(named):
+        new = named is not None and named.regular and not self.has(named.file) and len(self.queue) < QUEUED
+        if named is not None and new and not self._is_others(named):
             if self.tail is not None and not self.tail.look(now):
                 self._rewritten(self.tail, now)  # first of all, or its copy would seem to be a file of its own
             self._enqueue(now)
