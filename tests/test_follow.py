@@ -1,17 +1,22 @@
 """Following logs, case by case: what the contract says, each with the mishap that made it necessary."""
 
 import gzip
+import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from followed import WAIT, Reader, append, rotate
+from followed import WAIT, Reader, Room, append, rotate
 
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.io.follow import LogSource
+from streamsvm.io.log_files import Disk, Info
+from streamsvm.io.logs import Options
 from streamsvm.io.marks import Marks
 
 
@@ -396,7 +401,386 @@ def test_what_cannot_be_followed_is_refused(name: str) -> None:
 def test_a_line_that_is_too_long_is_an_error_if_bad_rows_are(log: Path) -> None:
     append(log, "x" * 100 + "\n")
     source = LogSource([str(log)], max_line=10, skip_long=False)
-    from followed import Room
-
+    room = Room()
     with pytest.raises(DataError, match=r"clicks.log:1: the line is longer than 10 bytes"):
-        list(source.blocks(16, Room(), lambda: False, Marks()))
+        list(source.blocks(16, room, lambda: False, Marks()))
+    assert room.taken == 0
+
+
+# What a hostile reviewer, the state machine (test_follow_machine.py) and failing disks (test_follow_faults.py) found.
+
+
+def test_a_slow_writer_does_not_change_the_order(log: Path, reading: Any) -> None:
+    """The file in the middle was last written before the one that was renamed earlier."""
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    reader.restart()
+    for number in (2, 3, 4):
+        rotate(log)
+        append(log, f"{number}\n")
+        os.utime(log, ns=(10**18, 10**18))
+    append(Path(f"{log}.3"), "1b\n")
+    append(Path(f"{log}.2"), "2b\n")
+    assert reader.settle() == ["1", "1b", "2", "2b", "3", "4"]
+
+
+def test_numbers_may_also_grow(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "0\n")
+    reader.round()
+    reader.restart()
+    for number in range(1, 6):
+        os.rename(log, f"{log}.{number}")
+        append(log, f"{number}\n")
+        os.utime(log, ns=(10**18 + number, 10**18 + number))
+    assert reader.settle() == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_files_are_found_though_none_has_the_name(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    for number in (2, 3):
+        rotate(log)
+        append(log, f"{number}\n")
+    rotate(log)
+    assert reader.settle() == ["1", "2", "3"]
+
+
+def test_nothing_was_read_yet_when_it_was_rotated(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1")
+    reader.settle(1.0)
+    reader.restart()
+    append(log, "1\n")
+    rotate(log)
+    append(log, "2\n")
+    assert reader.settle() == ["11", "2"]
+    assert reader.counts["lost"] == 0
+
+
+def test_truncated_and_rotated_between_two_looks(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n2\n")
+    reader.round()
+    append(log, "3\n")
+    shutil.copy(log, f"{log}.1")
+    os.truncate(log, 0)
+    rotate(log)
+    append(log, "4\n")
+    assert reader.settle() == ["1", "2", "3", "4"]
+
+
+def test_a_copy_in_a_pattern_that_was_truncated_while_stopped(log: Path, reading: Any) -> None:
+    reader = reading(f"{log}*")
+    append(log, "1\n2\n")
+    reader.settle()
+    reader.restart()
+    append(log, "3\n")
+    shutil.copy(log, f"{log}.1")
+    os.truncate(log, 0)
+    append(log, "4\n")
+    assert sorted(reader.settle()) == ["1", "2", "3", "4"]
+
+
+def test_compressed_while_it_waits_for_its_turn(log: Path, reading: Any) -> None:
+    """Its plain file is open and not read yet, so the compressed one is not known by what was read."""
+    reader = reading(log, compressed=True)
+    append(log, "1\n")
+    reader.round()
+    for number in (2, 3):
+        rotate(log)
+        append(log, f"{number}\n")
+    reader.round()
+    pack(Path(f"{log}.1"))
+    os.rename(f"{log}.2", f"{log}.3")
+    os.rename(f"{log}.1.gz", f"{log}.2.gz")
+    os.rename(log, f"{log}.1")
+    append(log, "4\n")
+    reader.round()
+    reader.restart()
+    assert reader.settle() == ["1", "2", "3", "4"]
+
+
+def test_compressed_files_that_are_known_are_not_waited_for(log: Path, reading: Any) -> None:
+    reader = reading(f"{log}*", compressed=True)
+    append(log, "1\n")
+    reader.settle()
+    rotate(log)
+    pack(Path(f"{log}.1"))
+    assert reader.settle(60.0) == ["1"]
+    assert reader.follower.settled
+
+
+def test_a_compressed_file_that_is_damaged_stops_nothing(log: Path, reading: Any) -> None:
+    reader = reading(log, compressed=True)
+    append(log, "1\n")
+    reader.round()
+    Path(f"{log}.2.gz").write_bytes(gzip.compress(b"0\n" * 1000)[:-12])
+    rotate(log, keep=1)
+    append(log, "2\n")
+    assert reader.settle() == ["1", "2"]
+    assert reader.counts["errors"] > 0
+
+
+def test_a_link_to_nowhere_stops_nothing(log: Path, reading: Any) -> None:
+    Path(f"{log}.9").symlink_to("nowhere")
+    Path(f"{log}.8").symlink_to(f"{log.name}.8")  # to itself
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    rotate(log)
+    append(log, "2\n")
+    assert reader.settle() == ["1", "2"]
+
+
+def test_two_names_of_one_file(tmp_path: Path, reading: Any) -> None:
+    append(tmp_path / "a.log", "1\n")
+    os.link(tmp_path / "a.log", tmp_path / "b.log")
+    os.link(tmp_path / "a.log", tmp_path / "a.log.1")
+    (tmp_path / "c.log").symlink_to("a.log")
+    for patterns in (["*.log"], ["*.log*"], ["a.log", "b.log"], ["b.log", "*.log"], ["a.log"]):
+        reader = reading(*(tmp_path / pattern for pattern in patterns))
+        assert reader.settle() == ["1"]
+        reader.restart()
+        assert reader.settle() == ["1"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_something_else_has_the_name_for_a_while(log: Path, reading: Any, make: Any) -> None:
+    reader = reading(log)
+    append(log, "1\n")
+    reader.round()
+    append(log, "2\n")
+    rotate(log)
+    make(log)
+    assert reader.settle() == ["1", "2"]
+    log.rmdir() if log.is_dir() else log.unlink()
+    append(log, "3\n")
+    assert reader.settle() == ["1", "2", "3"]
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path: Path, reading: Any) -> None:
+    log = tmp_path / "a[1].log"
+    reader = reading(log)
+    append(log, "1\n")
+    reader.settle()
+    rotate(log)
+    reader.restart()  # now there is no such file
+    append(log, "2\n")
+    assert reader.settle() == ["1", "2"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\n\n\n", "1\r\n2\r\n", "\r\n"])
+def test_odd_files(log: Path, reading: Any, text: str) -> None:
+    reader = reading(log, block_size=2)
+    append(log, text)
+    expected = list(reader.settle())
+    assert "".join(line + "\n" for line in expected).count("\n") == text.count("\n")
+    rotate(log)
+    append(log, "3\n")
+    assert reader.settle() == [*expected, "3"]
+
+
+def test_many_files_that_wait_do_not_need_many_descriptors(log: Path, reading: Any) -> None:
+    reader = reading(log)
+    append(log, "0\n")
+    reader.round()
+    reader.restart()
+    for number in range(1, 60):
+        rotate(log, keep=300)
+        append(log, f"{number}\n")
+    before = len(os.listdir("/proc/self/fd"))
+    while reader.round(most=1):
+        reader.now += 1.0
+        assert len(os.listdir("/proc/self/fd")) - before < 25
+    assert reader.settle(80.0) == [str(number) for number in range(60)]
+
+
+def test_a_device_with_another_number(log: Path, reading: Any) -> None:
+    """What a mount may get when the machine starts again."""
+    reader = reading(log)
+    for number in (1, 2):
+        append(log, f"{number}\n")
+        reader.settle()
+        rotate(log)
+    append(log, "3\n")
+    reader.settle()
+    for patterns in ([str(log)], [f"{log}*"]):
+        reader = reading(*patterns)
+        reader.settle()
+        expected = list(reader.lines)
+
+        class Moved(Disk):
+            def info(self, path: str) -> Info | None:
+                info = super().info(path)
+                return info and info._replace(device=info.device + 1)
+
+            def info_of(self, raw: Any) -> Info:
+                info = super().info_of(raw)
+                return info._replace(device=info.device + 1)
+
+        reader.disk = Moved()
+        reader.restart()
+        rotate(log)
+        append(log, "4\n")
+        assert reader.settle() == [*expected, "4"]
+
+
+def test_one_file_that_may_not_be_read_does_not_stop_the_others(tmp_path: Path, reading: Any) -> None:
+    class Refusing(Disk):
+        def open(self, path: str) -> Any:
+            if path.endswith("a.log"):
+                raise PermissionError(13, "Permission denied", path)
+            return super().open(path)
+
+    for name in "abc":
+        append(tmp_path / f"{name}.log", f"{name}\n")
+    reader = reading(tmp_path / "*.log", disk=Refusing())
+    assert sorted(reader.settle(60.0)) == ["b", "c"]
+    assert 1 <= len(reader.notes) <= 2 and "a.log: cannot be read now: Permission denied" in reader.notes[0]
+
+
+@pytest.mark.parametrize("pattern", ["clicks.log", "clicks.log*"])
+def test_a_mount_that_is_gone_for_hours(tmp_path: Path, reading: Any, pattern: str) -> None:
+    folder, away = tmp_path / "mount", tmp_path / "away"
+    folder.mkdir()
+    log = folder / "clicks.log"
+    reader = reading(folder / pattern)
+    append(log, "1\n")
+    reader.settle()
+    rotate(log)
+    append(log, "2\n")
+    reader.settle()
+    folder.rename(away)
+    folder.mkdir()
+    for _ in range(20):
+        reader.now += 600.0
+        reader.settle(2.0)
+    folder.rmdir()
+    away.rename(folder)
+    append(log, "3\n")
+    assert reader.settle() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(("files", "most"), [(1, 2), (100, 200)])
+def test_a_round_in_which_nothing_happens_is_cheap(tmp_path: Path, reading: Any, files: int, most: int) -> None:
+    class Counting(Disk):
+        calls = 0
+
+        def info(self, path: str) -> Info | None:
+            self.calls += 1
+            return super().info(path)
+
+        def info_of(self, raw: Any) -> Info:
+            self.calls += 1
+            return super().info_of(raw)
+
+        def open(self, path: str) -> Any:
+            self.calls += 1
+            return super().open(path)
+
+        def names(self, directory: str) -> list[str]:
+            self.calls += 1
+            return super().names(directory)
+
+        def read(self, raw: Any, offset: int, view: memoryview) -> int:
+            self.calls += 1
+            return super().read(raw, offset, view)
+
+    for number in range(files):
+        append(tmp_path / f"{number}.log", f"{number}\n")
+    disk = Counting()
+    reader = reading(tmp_path / ("0.log" if files == 1 else "*.log"), disk=disk)
+    reader.settle()
+    disk.calls = 0
+    reader.round()
+    assert disk.calls <= most
+
+
+# The source, with real threads and time.
+
+
+class Kept:
+    """Buffers that are counted."""
+
+    def __init__(self) -> None:
+        self.out: set[int] = set()
+
+    def take(self, size: int) -> bytearray:
+        buffer = bytearray(size + 1)
+        self._all = [*getattr(self, "_all", []), buffer]  # or its id would be given again
+        self.out.add(id(buffer))
+        return buffer
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.out.remove(id(buffer))
+
+
+class Slow(Disk):
+    """Every answer takes a while."""
+
+    def read(self, raw: Any, offset: int, view: memoryview) -> int:
+        time.sleep(0.01)
+        return super().read(raw, offset, view[:100])
+
+
+PHASES = {
+    "no file": "",
+    "nothing new": "1\n",
+    "a last line without end": "1\n2",
+    "many lines": "1\n" * 100_000,
+    "a line that is too long": "x" * 1_000_000,
+    "a compressed file": "packed",
+}
+
+
+@pytest.mark.parametrize("read", ["blocks", "first_lines"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_stop_is_noticed_at_once(tmp_path: Path, phase: str, read: str) -> None:
+    if phase == "a compressed file":
+        (tmp_path / "a.log.gz").write_bytes(gzip.compress(os.urandom(300_000)))
+    elif phase != "no file":
+        append(tmp_path / "a.log", PHASES[phase])
+    options = Options(0.0, compressed=True)
+    source = LogSource([str(tmp_path / "*.log*")], options, max_line=1000, poll=30.0, disk=Slow())
+    stop, buffers = threading.Event(), Kept()
+
+    def work() -> None:
+        if read == "first_lines":
+            source.first_lines(stop.is_set, patience=30.0)
+            return
+        for block in source.blocks(500, buffers, stop.is_set):
+            buffers.give_back(block.buffer)
+
+    before = len(os.listdir("/proc/self/fd"))
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.3)
+    stop.set()
+    began = time.monotonic()
+    thread.join(10.0)
+    assert not thread.is_alive() and time.monotonic() - began < 0.2
+    assert not buffers.out
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_reading_ends_when_nothing_comes(log: Path) -> None:
+    append(log, "1\n2\n3")
+    notes: list[str] = []
+    source = LogSource([str(log)], until_idle=0.1, poll=0.01, note=notes.append)
+    assert source.first_lines(lambda: False, patience=0.05) == b"1\n2\n"
+    assert source.head(2) == b"1\n"
+    buffers, text = Kept(), b""
+    for block in source.blocks(64, buffers, lambda: False):
+        text += bytes(block.buffer[: block.size])
+        if block.size:
+            assert source.head(2, block.part) == b"1\n"
+        last = block.after
+        buffers.give_back(block.buffer)
+    assert text == b"1\n2\n" and not buffers.out
+    assert notes == [f"{log}: the last line has no end yet, and is not learned"]
+    append(log, "\n")
+    again = list(source.blocks(64, Kept(), lambda: False, source.position_of(json.loads(json.dumps(last)))))
+    assert b"".join(bytes(block.buffer[: block.size]) for block in again) == b"3\n"

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from streamsvm.errors import ConfigError, DataError, SourceError
-from streamsvm.io.log_files import Disk, Info, is_packed, opened
-from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, line_after
-from streamsvm.io.marks import Counts, Mark, Marks, bytes_at
+from streamsvm.io.log_files import Disk, Info, LogFile, Stopped, is_packed, opened
+from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, alike, line_after
+from streamsvm.io.marks import Counts, Id, Mark, Marks, bytes_at
 from streamsvm.io.parts import STDIN, Part
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
 from streamsvm.io.urls import is_local, redact_url
@@ -29,7 +29,7 @@ POLL = 0.25  # seconds between two rounds in which nothing comes
 SHORTEST = 0.01  # seconds between two rounds
 NAP = 0.05  # seconds after which a stop is noticed
 REDISCOVER = 1.0  # seconds between two looks for files that match a pattern
-FORGET = 600.0  # seconds after which a file that is over and gone is forgotten
+FORGET, FORGET_FOLDER = 600.0, 86_400.0  # seconds after which a file that is over and gone is forgotten
 MOST_OPEN = 128  # files, before those to which nothing happens are closed
 FIRST_LINES = 2000  # that decide how the rest is read, unless no more come
 
@@ -48,30 +48,35 @@ class Follower:
         disk: Disk | None = None,
         note: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._disk = disk or Disk()
         self._options = options
         self._max_line = max_line
         self._skip_long = skip_long
-        self._tally = Tally(marks.counts, note, clock)
+        self._tally = Tally(marks.counts, note, clock, stopped)
         self._clock = clock
-        self._globs = [pattern for pattern in patterns if _is_glob(pattern)]
+        followed = dict.fromkeys(mark.log for mark in marks.files)
+        self._globs = [pattern for pattern in patterns if _is_glob(pattern) and pattern not in followed]
         self.logs: dict[str, Log] = {}
         self._begun = 0
         self._discovered = float("-inf")
         self._waiting: dict[str, tuple[Info, float]] = {}  # compressed files that may not be complete yet
-        self._seen: dict[tuple[int, int], Info] = {}  # files that are over, as they were when that was found
-        self._absent: dict[tuple[int, int], float] = {}  # and those that are gone, since when
-        self._plain = [pattern for pattern in patterns if not _is_glob(pattern)]
-        for path in self._plain:
-            self.logs[path] = Log(path, self._disk, options, self._tally)
-        for name in dict.fromkeys(mark.log for mark in marks.files):
-            log = self.logs.get(name) or self._new_log(name)
-            log.resume([mark for mark in marks.files if mark.log == name])
+        self._seen: dict[Id, Info] = {}  # files that are over, as they were when that was found
+        self._held: set[Id] = set()  # files that logs have open, when patterns were last looked at
+        self._sought: set[int] = set()  # and the inodes of those that they look for
+        self._absent: dict[Mark, float] = {}  # and those that are gone, since when
+        self._plain = [pattern for pattern in patterns if pattern not in self._globs]
+        for path in dict.fromkeys([*self._plain, *followed]):
+            self._new_log(path, alone=path in self._plain)
+        of_log: dict[str, list[Mark]] = {}
+        for mark in marks.files:
+            of_log.setdefault(mark.log, []).append(mark)
+        for path, known in of_log.items():
+            self.logs[path].resume(known)
 
-    def _new_log(self, path: str) -> Log:
-        log = self.logs[path] = Log(path, self._disk, self._options, self._tally, alone=False, taken=self._taken)
-        return log
+    def _new_log(self, path: str, *, alone: bool = False) -> None:
+        self.logs[path] = Log(path, self._disk, self._options, self._tally, alone=alone, taken=self._taken)
 
     def marks(self) -> Marks:
         return Marks(tuple(mark for log in self.logs.values() for mark in log.marks()), self._tally.counts)
@@ -95,12 +100,14 @@ class Follower:
     def round(self, block_size: int, buffers: Buffers, cut: Cutter = last_newline) -> Iterator[Block]:
         """What has come since the last one."""
         self._discover()
+        still_open = 0
         for log in list(self.logs.values()):
+            if self._tally.stopped():
+                return
             if log.ready():
                 yield from self._blocks(log, block_size, buffers, cut)
-        if len(self.logs) > MOST_OPEN:
-            still_open = [log for log in self.logs.values() if log.tail is not None]
-            for log in still_open[MOST_OPEN:]:
+            still_open += log.tail is not None
+            if still_open > MOST_OPEN:
                 log.park()
 
     def _blocks(self, log: Log, block_size: int, buffers: Buffers, cut_at: Cutter) -> Iterator[Block]:
@@ -130,8 +137,10 @@ class Follower:
                 yield Block(buffer, cut, origin, self.marks(), tail.number)
                 room = block_size
                 continue
-            room = self._without_line(tail, buffer, filled, room)
-            buffers.give_back(buffer)
+            try:
+                room = self._without_line(tail, buffer, filled, room)
+            finally:
+                buffers.give_back(buffer)
 
     def _fill(self, tail: Tail, buffer: bytearray, room: int) -> int:
         """Read what is there, up to the size that the file had."""
@@ -171,66 +180,95 @@ class Follower:
         if not self._globs or now - self._discovered < REDISCOVER:
             return
         self._discovered = now
-        try:
-            self._waiting = {path: kept for path, kept in self._waiting.items() if self._disk.info(path) is not None}
-            found = {path: info for path in self._matching() if (info := self._disk.info(path)) is not None}
-            for path in sorted(found, key=lambda path: (found[path].written, found[path].inode)):
+        found = {path: info for path in self._matching() if (info := self._regular(path)) is not None}
+        self._waiting = {path: kept for path, kept in self._waiting.items() if path in found}
+        self._held = {tail.id for log in self.logs.values() for tail in log.open_tails()}
+        self._sought = {log.wanted.inode for log in self.logs.values() if log.wanted is not None}
+        for path in sorted(found, key=lambda path: (found[path].written, found[path].inode)):
+            try:
                 self._take_up(path, found[path], now)
-            self._forget({info.file for info in found.values()})
-        except (OSError, SourceError) as error:
-            self._tally.add(errors=1)
-            self._tally.note(f"warning: {self._globs[0]}: cannot be looked at now: {error}; trying again")
+            except (OSError, SourceError) as error:
+                self._tally.failed(path, error)
+        self._forget(found)
+
+    def _regular(self, path: str) -> Info | None:
+        try:
+            info = self._disk.info(path)
+        except OSError as error:
+            self._tally.failed(path, error)
+            return None
+        return info if info is not None and info.regular else None
 
     def _matching(self) -> list[str]:
+        """The paths that are asked for; a name is also taken as it stands, if it is one with * or [ in it."""
         paths = []
         for pattern in self._globs:
             within = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
-            paths += self._disk.matching(within)
-        hidden = [path for path in paths if os.path.basename(path).startswith((".", "_"))]
-        return [p for p in dict.fromkeys(paths) if p not in hidden and (self._options.compressed or not is_packed(p))]
+            paths += [*self._disk.matching(within), pattern]
+        shown = (path for path in dict.fromkeys(paths) if not os.path.basename(path).startswith((".", "_")))
+        return [path for path in shown if self._options.compressed or not is_packed(path)]
 
     def _take_up(self, path: str, info: Info, now: float) -> None:
-        if not info.regular or self._taken(path, info):
+        known = info.file in self._held or info.inode in self._sought or self._seen.get(info.file) == info
+        if known or self._finished(None, path, info):
+            self._waiting.pop(path, None)
             return
         if path in self.logs and not self.logs[path].done:
             return  # it sees by itself that its name is another file's
         if is_packed(path) and not self._complete(path, info, now):
             return
+        file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        if file is None:
+            return
         with contextlib.ExitStack() as closing_it:
-            file = opened(self._disk, path, self._options.limits)
-            if file is None:
-                return
             closing_it.callback(file.close)
-            owner, mark = self._over_by(lambda mark: bool(mark.offset) and is_packed(path) and mark.is_of(file))
-            if owner is None or mark is None:
-                if not self._is_copy(path, file):
-                    self._new_log(path)
-            elif line_after(file, mark.offset):
-                closing_it.pop_all()
-                owner.finish(file, mark)
-            else:
-                self._seen[info.file] = info
+            read = [(log, mark) for log, mark in self._over() if mark.offset] if is_packed(path) else []
+            if not self._went_on(read, file, closing_it) and not _is_copy(path, file, list(self.logs.values())):
+                self._new_log(path)
+                if not any(self.logs[plain].empty for plain in self._plain):  # which may be about to open it
+                    self.logs[path].first = info.file
+                self._held.add(info.file)
 
-    def _taken(self, path: str, info: Info) -> bool:
-        """Whether a log has this file, or has read it to its end; if there is more now, that log goes on with it."""
-        if any(log.has(info.file) for log in self.logs.values()) or self._seen.get(info.file) == info:
+    def _taken(self, asking: Log, path: str, info: Info) -> bool:
+        """Whether another log has this file, or has read it; if there is more in it now, that log goes on with it."""
+        others = [log for log in self.logs.values() if log is not asking]
+        if any(log.has(info.file) for log in others) or self._finished(asking, path, info):
             return True
-        owner, mark = self._over_by(lambda mark: (mark.device, mark.inode) == info.file)
-        if owner is None or mark is None:
+        return any(log.may_be_old(path) for log in others) and self._is_copy_at(path, others)
+
+    def _is_copy_at(self, path: str, logs: list[Log]) -> bool:
+        file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        if file is None:
+            return False
+        with contextlib.closing(file):
+            return _is_copy(path, file, logs)
+
+    def _finished(self, asking: Log | None, path: str, info: Info) -> bool:
+        """Whether another log has read this file to what was its end."""
+        same = [
+            each for each in self._over() if each[1].inode == info.inode and each[1].offset and each[0] is not asking
+        ]
+        if not same:
             return False
         with contextlib.ExitStack() as closing_it:
-            file = opened(self._disk, path, self._options.limits)
+            file = opened(self._disk, path, self._tally.stopped, self._options.limits)
             if file is None:
                 return True
             closing_it.callback(file.close)
-            if not mark.is_of(file):
-                return False
-            if line_after(file, mark.offset):
-                closing_it.pop_all()
-                owner.finish(file, mark)
-            else:
-                self._seen[info.file] = info
-            return True
+            return self._went_on(same, file, closing_it)
+
+    def _went_on(self, read: list[tuple[Log, Mark]], file: LogFile, closing_it: contextlib.ExitStack) -> bool:
+        """If this file was read by a log, let that one go on with it, should there be more in it."""
+        fitting = [(log, mark) for log, mark in read if mark.is_of(file)]
+        if not fitting:
+            return False
+        owner, mark = max(fitting, key=lambda each: each[1].offset)
+        if line_after(file, mark.offset):
+            closing_it.pop_all()
+            owner.finish(file, mark)
+        else:
+            self._seen[file.info.file] = file.info
+        return True
 
     def _complete(self, path: str, info: Info, now: float) -> bool:
         """Whether a compressed file has not changed for a while: it may still be being written."""
@@ -243,33 +281,29 @@ class Follower:
         del self._waiting[path]
         return True
 
-    def _over_by(self, fits: Callable[[Mark], bool]) -> tuple[Log | None, Mark | None]:
-        """The log that has read a file to the end, and the file's mark."""
-        for log in self.logs.values():
-            for mark in log.over:
-                if fits(mark):
-                    return log, mark
-        return None, None
+    def _over(self) -> Iterator[tuple[Log, Mark]]:
+        """All files that are over, and the logs that have read them."""
+        return ((log, mark) for log in self.logs.values() for mark in log.over)
 
-    def _is_copy(self, path: str, file: Any) -> bool:
-        """Whether this is what copytruncate makes before it truncates: a copy of a file that is being read."""
-        for log in self.logs.values():
-            tail = log.tail
-            if tail is not None and path.startswith(f"{log.path}.") and tail.mark.offset and tail.mark.is_of(file):
-                return True
-        return False
+    def _forget(self, found: dict[str, Info]) -> None:
+        """Files that are over and have been gone for a while, and logs that have no others.
 
-    def _forget(self, there: set[tuple[int, int]]) -> None:
-        """Files that are over and have been gone for a while, and logs that have no others."""
+        If a whole directory seems to be empty, it may be one of another machine that is not connected now.
+        """
         now = self._clock()
+        there = {info.file for info in found.values()}
+        folders = {os.path.dirname(path) for path in found}
         self._seen = {file: info for file, info in self._seen.items() if file in there}
-        self._absent = {file: since for file, since in self._absent.items() if file not in there}
+        self._absent = {mark: since for mark, since in self._absent.items() if mark.id not in there}
         for path, log in list(self.logs.items()):
-            gone = [mark for mark in log.over if (mark.device, mark.inode) not in there]
+            if path in self._plain:
+                continue
+            gone = [mark for mark in log.over if mark.id not in there]
             for mark in gone[:-REMEMBERED] if self._options.compressed else gone:
-                if now - self._absent.setdefault((mark.device, mark.inode), now) > FORGET:
+                patience = FORGET if os.path.dirname(mark.path) in folders else FORGET_FOLDER
+                if now - self._absent.setdefault(mark, now) > patience:
                     log.over.remove(mark)
-            if log.empty and path not in self._plain and self._disk.info(path) is None:
+            if log.empty and path not in found:
                 del self.logs[path]
 
 
@@ -329,7 +363,7 @@ class LogSource(Source):
     def position_of(plain: Any) -> Any:
         return Marks.restored(plain) if plain and isinstance(plain[0], list | tuple) else Marks()
 
-    def _new_follower(self, marks: Marks) -> Follower:
+    def _new_follower(self, marks: Marks, stopped: Callable[[], bool]) -> Follower:
         return Follower(
             self._patterns,
             marks,
@@ -338,6 +372,7 @@ class LogSource(Source):
             skip_long=self._skip_long,
             disk=self._disk,
             note=self._note,
+            stopped=stopped,
         )
 
     def first_lines(self, stopped: Callable[[], bool], patience: float) -> bytes:
@@ -345,11 +380,11 @@ class LogSource(Source):
 
         At most `FIRST_LINES`; fewer if no more come for so many seconds.
         """
-        follower = self._new_follower(Marks())
+        follower = self._new_follower(Marks(), stopped)
         begun: dict[str, Mark] = {}
         text, since = b"", time.monotonic()
         told = False
-        try:
+        with contextlib.closing(follower), contextlib.suppress(Stopped):
             while text.count(b"\n") < FIRST_LINES and not stopped():
                 before = len(text)
                 for block in follower.round(1 << 20, _Unlimited()):
@@ -368,8 +403,6 @@ class LogSource(Source):
                     told = True
                     self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
                 self._sleep(self._poll, stopped)
-        finally:
-            follower.close()
         end = -1
         for _ in range(FIRST_LINES):
             following = text.find(b"\n", end + 1)
@@ -397,9 +430,9 @@ class LogSource(Source):
         cut: Cutter = last_newline,
     ) -> Iterator[Block]:
         """Blocks of whole lines; empty ones while nothing comes."""
-        follower = self.follower = self._new_follower(start if isinstance(start, Marks) else Marks())
+        follower = self.follower = self._new_follower(start if isinstance(start, Marks) else Marks(), stopped)
         quiet = time.monotonic()
-        try:
+        with contextlib.closing(follower), contextlib.suppress(Stopped):
             while not stopped():
                 began, read = time.monotonic(), 0
                 for block in follower.round(block_size, buffers, cut):
@@ -419,8 +452,6 @@ class LogSource(Source):
                     self._sleep(self._poll, stopped)
                 elif read < block_size:
                     self._sleep(SHORTEST - (now - began), stopped)
-        finally:
-            follower.close()
 
     def _nothing(self, follower: Follower, block_size: int, buffers: Buffers) -> Block:
         return Block(buffers.take(block_size), 0, Origin("", 0, 0), follower.marks(), 0)
@@ -435,6 +466,25 @@ class LogSource(Source):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not stopped():
             time.sleep(min(left, NAP))
+
+
+def _is_copy(path: str, file: LogFile, logs: list[Log]) -> bool:
+    """Whether this is a copy of a file that is being read: what copytruncate makes before it truncates, or gzip."""
+    packed = is_packed(path)
+    for log in logs:
+        if packed or log.may_be_old(path):
+            if log.wanted is not None and log.wanted.offset and log.wanted.is_of(file):
+                return True
+            if any(alike(tail.file, file) if packed else _copied(tail, file) for tail in log.open_tails()):
+                return True
+    return False
+
+
+def _copied(tail: Tail, file: LogFile) -> bool:
+    """Whether this is a copy of a file that is being read, and may have been truncated since."""
+    if tail.file.look().size >= tail.mark.offset and tail.mark.is_of(tail.file):
+        return alike(tail.file, file, whole=False)
+    return tail.mark.offset > 0 and tail.mark.is_of(file)
 
 
 def _is_glob(pattern: str) -> bool:

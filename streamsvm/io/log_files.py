@@ -8,10 +8,13 @@ import contextlib
 import glob
 import os
 import stat
+import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from streamsvm.errors import SourceError
 from streamsvm.io.compression import EXTENSIONS, HEAD, Inflated, Limits, MemberStart, promised, sniff
+from streamsvm.io.marks import LOOKED_AT, Id, bytes_at
 
 PASSED_OVER = 1 << 18  # bytes of text that are inflated at a time, if nobody wants them
 
@@ -26,12 +29,19 @@ class Info(NamedTuple):
     regular: bool = True  # whether it is a file, and no directory or pipe
 
     @property
-    def file(self) -> tuple[int, int]:
+    def file(self) -> Id:
         return self.device, self.inode
 
 
+class Stopped(Exception):  # noqa: N818  (not an error: somebody asked for it)
+    """Reading is to end."""
+
+
 class Disk:
-    """What is asked of the operating system. A file that is not there is None; whatever else fails is an OSError."""
+    """What is asked of the operating system. A file that is not there is None; whatever else fails is an OSError.
+
+    A directory that is not there is an OSError too: what follows from a list of names must not follow from none.
+    """
 
     def info(self, path: str) -> Info | None:
         try:
@@ -43,23 +53,28 @@ class Disk:
         return _info(os.fstat(raw.fileno()))
 
     def names(self, directory: str) -> list[str]:
-        try:
-            return sorted(os.listdir(directory or "."))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return sorted(os.listdir(directory or "."))
 
     def matching(self, pattern: str) -> list[str]:
-        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        return glob.glob(pattern, recursive=True)
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
 
     def open(self, path: str) -> Any:
         try:
-            return open(path, "rb", buffering=0)
-        except (FileNotFoundError, NotADirectoryError):
+            return open(path, "rb", buffering=0, opener=_at_once)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def read(self, raw: Any, offset: int, view: memoryview) -> int:
         raw.seek(offset)
         return raw.readinto(view) or 0
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open, without waiting for a writer, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _info(found: os.stat_result) -> Info:
@@ -69,9 +84,10 @@ def _info(found: os.stat_result) -> Info:
 class LogFile:
     """A plain file."""
 
-    def __init__(self, disk: Disk, raw: Any, path: str) -> None:
+    def __init__(self, disk: Disk, raw: Any, path: str, stopped: Callable[[], bool]) -> None:
         self._disk = disk
         self._raw = raw
+        self._stopped = stopped
         self.path = path
         self.info = disk.info_of(raw)  # as it was last asked for
 
@@ -83,6 +99,8 @@ class LogFile:
         return self.info.size
 
     def read_at(self, offset: int, view: memoryview) -> int:
+        if self._stopped():
+            raise Stopped
         return self._disk.read(self._raw, offset, view)
 
     def close(self) -> None:
@@ -93,19 +111,22 @@ class LogFile:
 class PackedLogFile(LogFile):
     """A compressed file, which is complete: its text, which is read from front to back."""
 
-    def __init__(self, disk: Disk, raw: Any, path: str, limits: Limits) -> None:
-        super().__init__(disk, raw, path)
+    def __init__(self, disk: Disk, raw: Any, path: str, stopped: Callable[[], bool], limits: Limits) -> None:
+        super().__init__(disk, raw, path, stopped)
         self._limits = limits
-        self._text_size = 0
+        self._head = b""
         self._begin()
+        self._head = bytes_at(self, 0, LOOKED_AT)
         self._text_size = self._all()
 
     def _begin(self) -> None:
         self._stored = 0  # bytes that were read
         self._at = 0  # bytes of text that were read
-        head = bytearray(HEAD)
-        with memoryview(head) as view:
-            codec = sniff(bytes(head[: self._disk.read(self._raw, 0, view)]))
+        head = b""
+        while len(head) < HEAD and (more := self.read(HEAD - len(head))):
+            head += more
+        self._stored = 0
+        codec = sniff(head)
         if codec is None:
             raise SourceError(f"{self.path}: does not hold {promised(self.path)} data, although its name says so")
         self._inflated = Inflated(self, codec, self._limits, self.path, MemberStart())
@@ -114,7 +135,7 @@ class PackedLogFile(LogFile):
         """Stored bytes, for the decompressor."""
         data = bytearray(size)
         with memoryview(data) as view:
-            got = self._disk.read(self._raw, self._stored, view)
+            got = super().read_at(self._stored, view)
         self._stored += got
         return bytes(data[:got])
 
@@ -129,12 +150,19 @@ class PackedLogFile(LogFile):
         return self._text_size
 
     def read_at(self, offset: int, view: memoryview) -> int:
-        if offset < self._at:
-            self._begin()
-        room = memoryview(bytearray(PASSED_OVER))
-        while self._at < offset and (got := self._inflated.readinto(room[: offset - self._at])):
-            self._at += got
-        got = self._inflated.readinto(view)
+        if offset + len(view) <= len(self._head):
+            view[:] = self._head[offset : offset + len(view)]
+            return len(view)
+        try:
+            if offset < self._at:
+                self._begin()
+            room = memoryview(bytearray(min(PASSED_OVER, offset - self._at)))
+            while self._at < offset and (got := self._inflated.readinto(room[: offset - self._at])):
+                self._at += got
+            got = self._inflated.readinto(view) if len(view) else 0
+        except BaseException:
+            self._at = sys.maxsize  # where the decompressor stands is not known: begin anew
+            raise
         self._at += got
         return got
 
@@ -144,13 +172,19 @@ def is_packed(name: str) -> bool:
     return name.lower().endswith((*EXTENSIONS, ".z", ".lz4", ".br", ".7z", ".zip", ".lzo", ".tgz"))
 
 
-def opened(disk: Disk, path: str, limits: Limits) -> LogFile | None:
-    """The file of that name; None if there is none."""
+def opened(disk: Disk, path: str, stopped: Callable[[], bool], limits: Limits) -> LogFile | None:
+    """The file of that name; None if there is none, or it is none."""
     raw = disk.open(path)
     if raw is None:
         return None
     try:
-        return PackedLogFile(disk, raw, path, limits) if is_packed(path) else LogFile(disk, raw, path)
+        if is_packed(path):
+            return PackedLogFile(disk, raw, path, stopped, limits)
+        file = LogFile(disk, raw, path, stopped)
+        if file.info.regular:
+            return file
     except BaseException:
         raw.close()
         raise
+    raw.close()
+    return None

@@ -8,31 +8,35 @@ noticed, and is over when nothing has come for `rotate_wait`. Only then its succ
 come in the order in which they were written, and that order does not depend on when somebody looked.
 
 A name that passes to another file twice between two looks would leave out the file in the middle. So when it has, all
-files that are named like rotated ones of this log are looked at, and those written later than the last known come in.
+files that are named like rotated ones of this log are looked at, and those that are not known come in, oldest first.
+Those that were there when the log was first seen are known, and not read.
+
+No single answer decides that something is gone: file systems of other machines say that for a moment and take it back.
 """
 
 import errno
+import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from streamsvm.errors import SourceError
 from streamsvm.io.compression import Limits
 from streamsvm.io.log_files import Disk, Info, LogFile, is_packed, opened
-from streamsvm.io.marks import LOOKED_AT, Counts, Mark, bytes_at, digest
+from streamsvm.io.marks import LOOKED_AT, Counts, Id, Mark, bytes_at, digest
 
-ROTATED = r"[.-]?[0-9][0-9_:.T-]*"  # what a name gets when it is rotated: .1, -20261117, .2026-11-17
-NUMBER = re.compile(r"[.-]([0-9]{1,6})")
+ROTATED = r"([.-]?[0-9][0-9_:.T-]*)"  # what a name gets when it is rotated: .1, -20261117, .2026-11-17
+NUMBER = re.compile(r"[.-]?([0-9]{1,6})")
 REMEMBERED = 64  # files that are over and gone, in case they come back compressed
+QUEUED = 16  # files that are open and wait for their turn; more may wait in their directory
+SOUGHT = 3  # times that a file is looked for at least, and stale handles are tried
 FIRST_RETRY, LONGEST_RETRY = 0.25, 30.0  # seconds after a failure; twice as long after each further one
 COMPLAIN = 60.0  # seconds between two complaints about the same
-
-Order = tuple[int, tuple[int, int, str]]
-Id = tuple[int, int]  # device and inode
-NOWHERE = (-1, 0, "")  # the rank of a file that has no name any more
-STRANGE = (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)  # what names of other files may say
+NOT_OURS = (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)  # what names of other files may say
 PIECE = 1 << 16
+
+Found = tuple[str, Info]  # a path, and what is there
 
 
 class Options(NamedTuple):
@@ -50,14 +54,32 @@ class Moved(Exception):  # noqa: N818  (not an error: look again)
 class Tally:
     """What has happened, counted by all logs together, and told."""
 
-    def __init__(self, counts: Counts, note: Callable[[str], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        counts: Counts,
+        note: Callable[[str], None],
+        clock: Callable[[], float],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.counts = counts
         self.note = note
         self.clock = clock
+        self.stopped = stopped
+        self._told: dict[str, float] = {}
 
     def add(self, **more: int) -> None:
         now = {name: getattr(self.counts, name) + count for name, count in more.items()}
         self.counts = self.counts._replace(**now)
+
+    def failed(self, path: str, error: Exception) -> None:
+        """Count a failure; tell it, unless that was done a moment ago."""
+        self.add(errors=1)
+        now = self.clock()
+        self._told = {told: when for told, when in self._told.items() if now - when < COMPLAIN}
+        if path not in self._told:
+            self._told[path] = now
+            reason = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: ")
+            self.note(f"warning: {path}: cannot be read now: {reason}; trying again")
 
 
 class Tail:
@@ -77,7 +99,7 @@ class Tail:
 
     @property
     def id(self) -> Id:
-        return self.mark.device, self.mark.inode
+        return self.mark.id
 
     def look(self, now: float) -> bool:
         """Ask for its size; False if what was read is not there any more."""
@@ -123,7 +145,7 @@ class Log:
         tally: Tally,
         *,
         alone: bool = True,
-        taken: Callable[[str, Info], bool] = lambda path, info: False,
+        taken: Callable[["Log", str, Info], bool] = lambda log, path, info: False,
     ) -> None:
         self.path = path
         self._disk = disk
@@ -131,96 +153,102 @@ class Log:
         self._tally = tally
         self._alone = alone
         self._taken = taken  # whether another log has this file, or has read it
+        self.first: Id | None = None  # a file that is known to be no other's
         self.tail: Tail | None = None
         self.queue: list[Tail] = []
         self.over: list[Mark] = []
-        self._wanted: Mark | None = None  # of a run before, or put aside; its file is to be found
+        self._late: list[Tail] = []  # files that seemed to be over, to be read before anything else
+        self._gone: set[Id] = set()  # files that are over and were not there when that was last looked for
+        self.wanted: Mark | None = None  # of a run before, or put aside; its file is to be found
         self._since: float | None = None  # when it was first looked for in vain
+        self._sought = 0  # and how often
         self._parked: Info | None = None  # of a file that was closed, because nothing happens to it
+        self._searched = float("-inf")  # when files were last looked for that had the name
+        self._unsure = False  # whether the last look did not come to an end
         self._broken = 0  # failures in a row
-        self._retry = self._complained = float("-inf")
-        self._folder, name = os.path.split(path)
-        stem, ending = os.path.splitext(name)
-        ways = rf"{re.escape(name)}{ROTATED}|{re.escape(stem)}{ROTATED}{re.escape(ending)}"
-        self._rotated = re.compile(rf"(?:{ways})(\.[A-Za-z][A-Za-z0-9]*)?")
+        self._retry = float("-inf")
+        self._folder, self._name = os.path.split(path)
+        stem, ending = os.path.splitext(self._name)
+        self._ways = (self._name, _rotation("")), (stem, _rotation(ending))
 
     # What the others ask.
 
     def resume(self, marks: list[Mark]) -> None:
         """Go on where a run before stopped."""
         self.over = [mark for mark in marks if mark.over]
-        self._wanted = next((mark for mark in marks if not mark.over), None)
+        self.wanted = next((mark for mark in marks if not mark.over), None)
 
     def marks(self) -> list[Mark]:
         """Those that a later run needs to go on."""
-        now = [self.tail.mark] if self.tail is not None else [self._wanted] if self._wanted is not None else []
-        late = [tail.mark._replace(over=True) for tail in self.queue if tail.mark.offset]
-        return [*self.over, *late, *now]
+        now = [self.tail.mark] if self.tail is not None else [self.wanted] if self.wanted is not None else []
+        begun = [tail.mark._replace(over=True) for tail in self.queue if tail.mark.offset]
+        return [*self.over, *begun, *now]
 
     def has(self, file: Id) -> bool:
-        """Whether this file is being read, or waits for it."""
-        wanted = self._wanted
-        return any(tail.id == file for tail in self._open()) or (
-            wanted is not None and (wanted.device, wanted.inode) == file
+        """Whether this file is being read, or waits for it. The device of one that is sought may have a new number."""
+        return any(tail.mark.id == file for tail in self.open_tails()) or (
+            self.wanted is not None and self.wanted.inode == file[1]
         )
+
+    def may_be_old(self, path: str) -> bool:
+        """Whether the name is one that a rotated file of this log may have."""
+        return path.startswith(os.path.join(self._folder, self._ways[1][0])) and bool(self._turn(path))
 
     @property
     def done(self) -> bool:
         """Whether this is a compressed file that has been read."""
-        return is_packed(self.path) and bool(self.over) and self.tail is None and not self.queue
+        return is_packed(self.path) and bool(self.over) and not self.open_tails()
 
     @property
     def empty(self) -> bool:
         """Whether it has no file, and knows of none."""
-        return self.tail is None and self._wanted is None and not self.queue and not self.over
+        return self.wanted is None and not self.over and not self.open_tails()
 
     @property
     def settled(self) -> bool:
         """Whether nothing is to be done unless something new comes."""
         if self._parked is not None or self.done:
             return True
-        if self._wanted is not None or self.queue or self._broken:
+        if self.wanted is not None or self.queue or self._late or self._broken or self._unsure:
             return False
         return self.tail is None or (self.tail.drained and self.tail.left is None)
 
     @property
     def lag(self) -> int:
         """Bytes that are there and have not been read."""
-        return sum(max(0, tail.file.size() - tail.mark.offset) for tail in self._open())
+        return sum(max(0, tail.file.size() - tail.mark.offset) for tail in self.open_tails())
 
     @property
     def unfinished(self) -> bool:
         """Whether the last line has no end yet."""
         return self.tail is not None and self.tail.drained and self.lag > 0
 
-    def _open(self) -> list[Tail]:
-        return [*([self.tail] if self.tail is not None else []), *self.queue]
+    def open_tails(self) -> list[Tail]:
+        """The files that are open, in the order in which they will be read, but for late ones."""
+        return [*([self.tail] if self.tail is not None else []), *self.queue, *self._late]
 
     def close(self) -> None:
-        for tail in self._open():
+        for tail in self.open_tails():
             tail.file.close()
+        self.tail, self.queue, self._late = None, [], []
 
     def finish(self, file: LogFile, mark: Mark) -> None:
         """Read what was added to a file that seemed to be over, before anything else."""
-        late = Tail(file, mark._replace(over=False), self._tally.clock())
-        if self.tail is not None:
-            self.queue.insert(0, self.tail)
-        self._begin(late)
+        self._late.append(Tail(file, mark._replace(over=False), self._tally.clock()))
+        self._parked = None
 
-    def park(self) -> bool:
+    def park(self) -> None:
         """Close a file to which nothing happens; it is opened again when something does."""
-        if self.tail is None or not self.settled:
-            return False
-        self._parked, self._wanted = self.tail.file.info, self.tail.mark
-        self.tail.file.close()
-        self.tail = None
-        return True
+        if self.tail is not None and self.settled:
+            self._parked, self.wanted = self.tail.file.info, self.tail.mark
+            self.close()
 
     def ready(self) -> bool:
         """Look at the files; whether there is something to read. What fails is tried again later."""
         now = self._tally.clock()
         if now < self._retry or self.done:
             return False
+        self._unsure = True
         try:
             if self._parked is not None and self._disk.info(self.path) == self._parked:
                 return False
@@ -231,40 +259,44 @@ class Log:
         except (OSError, SourceError) as error:
             self.failed(error)
             return False
-        self._broken = 0
+        self._unsure = False
+        if not found:
+            self._broken = 0
         return found
 
     def failed(self, error: Exception) -> None:
         """Something could not be read: that may pass. Reading goes on where it stands."""
-        now = self._tally.clock()
-        self._retry = now + min(FIRST_RETRY * 2.0 ** min(self._broken, 20), LONGEST_RETRY)
+        self._retry = self._tally.clock() + min(FIRST_RETRY * 2.0 ** min(self._broken, 20), LONGEST_RETRY)
         self._broken += 1
-        self._tally.add(errors=1)
-        if now - self._complained >= COMPLAIN:
-            self._complained = now
-            reason = getattr(error, "strerror", None) or error
-            self._tally.note(f"warning: {self.path}: cannot be read now: {reason}; trying again")
+        self._tally.failed(self.path, error)
+        if getattr(error, "errno", None) == errno.ESTALE and self._broken > SOUGHT:  # for good, if it was deleted
+            marks = self.marks()
+            self.close()
+            self.resume(marks)
 
     # Looking.
 
     def _look(self, now: float) -> bool:
-        if self._wanted is not None and not self._find_again(now):
+        if self.wanted is not None and not self._find_again(now):
             return False
-        self._look_at_name(now)
-        if self.tail is None:
-            if not self.queue:
-                return False
-            self._begin(self.queue.pop(0))
+        while self._late:
+            self.queue = [*([self.tail] if self.tail is not None else []), *self.queue]
+            self._begin(self._late.pop())
+        while not self.done:
             self._look_at_name(now)
-        tail = self.tail
-        assert tail is not None
-        if not tail.look(now):
-            self._rewritten(tail, now)
-            return self._look(now)
-        if tail.drained and self._is_over(tail, now):
-            self._end(tail)
-            return not self.done and self._look(now)
-        return not tail.drained
+            if self.tail is None:
+                if not self.queue and not self._found_missed(now):
+                    return False
+                self._begin(self.queue.pop(0))
+                continue
+            tail = self.tail
+            if not tail.look(now):
+                self._rewritten(tail, now)
+            elif tail.drained and self._is_over(tail, now):
+                self._end(tail)
+            else:
+                return not tail.drained
+        return False
 
     def _is_over(self, tail: Tail, now: float) -> bool:
         if is_packed(tail.mark.path):
@@ -274,40 +306,66 @@ class Log:
     def _look_at_name(self, now: float) -> None:
         """See whether the name has passed to another file."""
         named = self._disk.info(self.path)
-        if named is not None and not self.has(named.file) and not self._taken(self.path, named):
+        new = named is not None and named.regular and not self.has(named.file) and len(self.queue) < QUEUED
+        if named is not None and new and not self._is_others(named):
+            if self.tail is not None and not self.tail.look(now):
+                self._rewritten(self.tail, now)  # first of all, or its copy would seem to be a file of its own
             self._enqueue(now)
-        for tail in self._open():
+        for tail in self.open_tails():
             here = named is not None and named.file == tail.id
             tail.left = None if here else now if tail.left is None else tail.left
 
+    def _is_others(self, named: Info) -> bool:
+        return named.file != self.first and self._taken(self, self.path, named)
+
     def _enqueue(self, now: float) -> None:
-        """Open the file that has the name now, so that it cannot get lost, and those that had it in between."""
-        files = [opened(self._disk, self.path, self._options.limits)]
-        named = files[0]
+        """Open the files that had the name since the last look, and the one that has it, so that none gets lost."""
+        self.first = None  # later its inode may be another's
+        named = self._opened(self.path)
         try:
-            if named is None or self.has(named.info.file):
-                raise Moved
-            missed = self._missed(files) if self._alone else []
-            tails = [Tail(file, mark, now) for file, mark in [*missed, (named, self._known(named))]]
+            tail = Tail(named, self._known(named) or self._new_mark(named), now)
+            if self._alone:
+                self._enqueue_missed(now, tail.id)
         except BaseException:
-            for file in filter(None, files):
-                file.close()
+            named.close()
             raise
-        self.queue += tails
+        if len(self.queue) < QUEUED:
+            self.queue.append(tail)
+        else:
+            named.close()  # for now
+
+    def _enqueue_missed(self, now: float, named: Id | None) -> None:
+        rotated = [found for found in self._rotated_files(named is not None) if found[1].file != named]
+        still = self._disk.info(self.path)
+        if (still.file if still is not None else None) != named:
+            raise Moved
+        if self.empty:
+            self.over = [self._old_mark(path, info) for path, info in rotated]
+            return
+        if named is not None:
+            self._forget({named, *(info.file for _, info in rotated)})
+        for path, info in self._oldest_first(rotated):
+            if len(self.queue) < QUEUED and not self.has(info.file):
+                self.queue += self._unread(path, info, now)
+
+    def _found_missed(self, now: float) -> bool:
+        """Look, from time to time, for files that had the name, while none has it."""
+        if self._alone and not self.empty and now - self._searched >= self._options.rotate_wait:
+            self._searched = now
+            self._enqueue_missed(now, None)
+        return bool(self.queue)
 
     def _begin(self, tail: Tail) -> None:
+        """Read this file next. If it has the inode of one that is over, it is that one, or that one is gone."""
         self.tail = tail
-        self.over = [mark for mark in self.over if (mark.device, mark.inode) != tail.id]
+        others = [mark for mark in self.over if mark.id != tail.id]
+        gone = [mark._replace(device=0, inode=0) for mark in self.over if mark.id == tail.id and not tail.mark.offset]
+        self.over = gone + others
         if not tail.mark.offset:
             self._tally.add(files=1)
 
-    def _new_mark(self, file: LogFile) -> Mark:
-        return Mark(self.path, file.path, *file.info.file, written=file.info.written)
-
     def _end(self, tail: Tail) -> None:
         """The file is over. Its successor is begun next."""
-        names = self._rotated_names() if self._alone else {}
-        over = tail.mark._replace(path=names.get(tail.id, tail.mark.path), over=True)
         if tail.file.size() > tail.mark.offset:
             self._tally.add(unfinished=1)
             self._tally.note(
@@ -315,15 +373,7 @@ class Log:
             )
         tail.file.close()
         self.tail = None
-        self.over = [*self._remembered(names), over]
-
-    def _remembered(self, names: dict[Id, str]) -> list[Mark]:
-        """Files that are over and gone need not be known, but by their text, if they may come back compressed."""
-        if not self._alone:
-            return self.over
-        gone = [mark for mark in self.over if (mark.device, mark.inode) not in names]
-        forgotten = gone[:-REMEMBERED] if self._options.compressed else gone
-        return [mark for mark in self.over if mark not in forgotten]
+        self.over.append(tail.mark._replace(over=True))
 
     def _rewritten(self, tail: Tail, now: float) -> None:
         """The file was cut off or written anew, so it is another now; the rest of what it was may be in a copy."""
@@ -338,84 +388,170 @@ class Log:
         else:
             self._begin(fresh)
 
+    # What is known of a file.
+
+    def _opened(self, path: str, file: Id | None = None) -> LogFile:
+        """The file of that name, if it is still the one it was."""
+        opened_now = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        if opened_now is None:
+            raise Moved
+        if file is not None and opened_now.info.file != file:
+            opened_now.close()
+            raise Moved
+        return opened_now
+
+    def _new_mark(self, file: LogFile) -> Mark:
+        return Mark(self.path, file.path, *file.info.file, written=file.info.written)
+
+    def _old_mark(self, path: str, info: Info) -> Mark:
+        """That of a file which was rotated before this log was followed: only what is added to it counts."""
+        mark = Mark(self.path, path, *info.file, written=info.written, over=True)
+        if is_packed(path):
+            return mark
+        size = info.size
+        try:
+            file = self._opened(path, info.file)
+        except PermissionError:
+            return mark._replace(offset=size)
+        try:
+            head, tail = bytes_at(file, 0, min(size, LOOKED_AT)), bytes_at(file, max(0, size - LOOKED_AT), LOOKED_AT)
+        finally:
+            file.close()
+        return mark._replace(
+            offset=size,
+            head_size=len(head),
+            head=digest(head),
+            tail_size=len(tail),
+            tail=digest(tail),
+            inside=bool(tail) and not tail.endswith(b"\n"),
+        )
+
+    def _known(self, file: LogFile) -> Mark | None:
+        """The mark of a file that is over, if this is that file; the device may have another number now."""
+        known = (mark for mark in self.over if mark.inode == file.info.inode and mark.offset and mark.is_of(file))
+        return next((mark._replace(over=False) for mark in known), None)
+
+    def _unread(self, path: str, info: Info, now: float) -> list[Tail]:
+        """The file from where it was left, if there is more in it than was read."""
+        packed = is_packed(path)
+        if packed and self._seen_packed(path, info):
+            return []
+        try:
+            file = self._opened(path, info.file)
+        except SourceError as error:
+            self._tally.failed(path, error)  # it is not complete yet, or never will be
+            return []
+        try:
+            mark = self._known_by_text(file) if packed else self._known(file)
+            if not packed or not any(alike(tail.file, file) for tail in self.open_tails()):
+                if mark is None or line_after(file, mark.offset):
+                    return [Tail(file, mark or self._new_mark(file), now)]
+                if packed:
+                    self.over.insert(0, self._new_mark(file)._replace(over=True))
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        return []
+
+    def _seen_packed(self, path: str, info: Info) -> bool:
+        """Whether a compressed file is known by itself, or is just being made."""
+        seen = [mark for mark in self.over if mark.inode == info.inode and mark.written == info.written]
+        if any(is_packed(mark.path) for mark in seen):
+            return True
+        return self._disk.info(os.path.splitext(path)[0]) is not None
+
+    def _known_by_text(self, file: LogFile) -> Mark | None:
+        """The mark of the plain file that this compressed one was made of."""
+        known = [mark for mark in self.over if mark.offset and mark.is_of(file)]
+        if not known:
+            return None
+        mark = max(known, key=lambda mark: mark.offset)
+        now = self._new_mark(file)
+        return mark._replace(path=now.path, device=now.device, inode=now.inode, written=now.written, over=False)
+
+    def _forget(self, there: set[Id]) -> None:
+        """Files that are over and gone need not be known, but by their text, if they may come back compressed.
+
+        They are gone if they were not there twice; the last one is kept, to know that this log is no new one.
+        """
+        if not self._alone:
+            return
+        gone = [mark for mark in self.over[:-1] if mark.id not in there]
+        forgotten = [mark for mark in gone if mark.id in self._gone]
+        if self._options.compressed:
+            forgotten = forgotten[:-REMEMBERED]
+        self.over = [mark for mark in self.over if mark not in forgotten]
+        self._gone = {mark.id for mark in gone}
+
     # Files under other names.
 
-    def _rank(self, path: str | None) -> tuple[int, int, str]:
-        """How new a file is among those written at the same time, by its name: the name itself is newest, .1 next."""
-        if path is None:
-            return NOWHERE
-        if path == self.path:
-            return 1, 0, ""
-        number = NUMBER.match(os.path.basename(path)[len(os.path.basename(self.path)) :])
-        return (0, -int(number[1]), "") if number else (0, 0, path)
+    def _rotated_files(self, named: bool) -> list[Found]:
+        """The files that are named like rotated ones of this log; whether one has the name itself is known."""
+        names = self._disk.names(self._folder)
+        if named != (self._name in names):
+            raise Moved  # or the list is not complete
+        return list(self._named(name for name in names if self._options.compressed or not is_packed(name)))
 
-    def _rotated_files(self, *, packed: bool = False) -> Iterator[tuple[str, Info]]:
-        """The files that are named like rotated ones of this log: those that are compressed, or the others."""
-        for name in self._disk.names(self._folder):
-            if self._rotated.fullmatch(name) and is_packed(name) == packed:
+    def _named(self, names: Iterable[str]) -> Iterator[Found]:
+        for name in names:
+            if self._turn(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
                 path = os.path.join(self._folder, name)
-                info = self._disk.info(path)
-                if info is None:
-                    raise Moved
-                if info.regular:
-                    yield path, info
-
-    def _rotated_names(self) -> dict[Id, str]:
-        return {info.file: path for path, info in self._rotated_files()}
-
-    def _missed(self, files: list[LogFile | None]) -> list[tuple[LogFile, Mark]]:
-        """Files that had the name after the last one known, and have another now; and those that grew when over.
-
-        `files` has the one with the name now; those that are opened are added.
-        """
-        names = self._rotated_names()
-        known = [(mark.written, (mark.device, mark.inode)) for mark in self.over]
-        known += [(tail.file.look().written, tail.id) for tail in self._open()]
-        if not known:
-            return []
-        last = max((written, self._rank(names.get(file))) for written, file in known)
-        over = {(mark.device, mark.inode) for mark in self.over}
-        found: list[tuple[Order, LogFile, Mark]] = []
-        for packed in (False, True) if self._options.compressed else (False,):
-            for path, info in self._rotated_files(packed=packed):
-                order = info.written, self._rank(path)
-                late = info.file in over
-                if self.has(info.file) or info.file == files[0].info.file or (order <= last and not late):  # type: ignore[union-attr]
+                try:
+                    info = self._disk.info(path)
+                except OSError as error:
+                    if error.errno != errno.ELOOP:
+                        raise
                     continue
-                file = opened(self._disk, path, self._options.limits)
-                files.append(file)
-                if file is None or file.info.file != info.file:
+                if info is not None and info.regular:
+                    yield path, info
+                elif info is None and not self._disk.is_link(path):
                     raise Moved
-                mark = self._known(file, by_text=packed)
-                if mark.offset and not line_after(file, mark.offset) or (not mark.offset and order <= last):
-                    file.close()
-                else:
-                    found.append((order, file, mark))
-        return [(file, mark) for _, file, mark in sorted(found, key=lambda each: each[0])]
 
-    def _known(self, file: LogFile, *, by_text: bool = False) -> Mark:
-        """The mark of a file that is over, if this is that file, or one for a new file."""
-        for mark in self.over:
-            same = (mark.device, mark.inode) == file.info.file
-            if (same or (by_text and mark.offset)) and mark.is_of(file):
-                return mark._replace(over=False)
-        return self._new_mark(file)
+    def _turn(self, path: str) -> str:
+        """What the name was given when it was rotated; nothing if it was not."""
+        name = os.path.basename(path)
+        for start, pattern in self._ways:
+            if name.startswith(start) and (found := pattern.fullmatch(name, len(start))):
+                return found[1]
+        return ""
+
+    def _oldest_first(self, found: list[Found]) -> list[Found]:
+        """By their numbers, of which the highest is the oldest unless times say otherwise, or their dates.
+
+        Times alone do not tell: a writer may go on writing to a file for a while after it was renamed.
+        """
+        numbers = {path: int(match[1]) for path, _ in found if (match := NUMBER.fullmatch(self._turn(path)))}
+        if not numbers:
+            return sorted(found, key=lambda each: self._turn(each[0]))
+        if len(numbers) < len(found):
+            return sorted(found, key=lambda each: (each[1].written, each[0]))
+        found = sorted(found, key=lambda each: -numbers[each[0]])
+        times = [info.written for _, info in found]
+        steps = [(after > before) - (after < before) for before, after in zip(times, times[1:], strict=False)]
+        return found[::-1] if sum(steps) <= -2 else found
 
     def _find_again(self, now: float) -> bool:
         """Find the file that a run before had not finished; False while it may still turn up."""
-        mark = self._wanted
+        mark = self.wanted
         assert mark is not None
-        tail = self._same_file(mark, now) or self._copy_of(mark, now)
-        if tail is None and self._options.compressed:
-            tail = self._copy_of(mark, now, packed=True)
+        try:
+            tail = self._same_file(mark, now) or self._copy_of(mark, now)
+        except (FileNotFoundError, NotADirectoryError):
+            tail = None
         if tail is not None:
-            self._wanted = self._since = None
-            self.tail = tail
+            self.wanted, self._since, self._sought = None, None, 0
+            if tail.mark.offset:
+                self.tail = tail
+            else:  # of which nothing was read, so it may be any: it comes in its turn
+                tail.file.close()
+                self.over = self.over or [mark._replace(device=0, inode=0, over=True)]
             return True
         self._since = now if self._since is None else self._since
-        if now - self._since < self._options.rotate_wait:
+        self._sought += 1
+        if now - self._since < self._options.rotate_wait or self._sought < SOUGHT:
             return False
-        self._wanted = self._since = None
+        self.wanted, self._since, self._sought = None, None, 0
         self._tally.add(lost=1)
         self._tally.note(
             f"warning: {mark.path}: the file that was read up to line {mark.line} is gone; "
@@ -427,18 +563,13 @@ class Log:
     def _same_file(self, mark: Mark, now: float) -> Tail | None:
         """The file that the mark is of, under whatever name it has in its directory."""
         folder = os.path.dirname(mark.path)
-        elsewhere = (os.path.join(folder, name) for name in self._disk.names(folder))
-        for names in ([mark.path, self.path], elsewhere):
+        for likely in (True, False):
+            names = [mark.path, self.path] if likely else [os.path.join(folder, n) for n in self._disk.names(folder)]
             found = [(path, info) for path in dict.fromkeys(names) if (info := self._stranger(path)) is not None]
             same = [pair for pair in found if pair[1].inode == mark.inode]
             same.sort(key=lambda pair: pair[1].device != mark.device)  # which may have another number after a restart
             for path, info in same:
-                if info.device != mark.device and not mark.offset:
-                    continue
-                file = opened(self._disk, path, self._options.limits)
-                if file is None:
-                    raise Moved
-                if tail := self._tail_of(file, mark, now):
+                if (info.device == mark.device or mark.offset) and (tail := self._tail_of(path, info, mark, now)):
                     return tail
         return None
 
@@ -447,36 +578,43 @@ class Log:
         try:
             info = self._disk.info(path)
         except OSError as error:
-            if error.errno in STRANGE:
+            if error.errno in NOT_OURS:
                 return None
             raise
         return info if info is not None and info.regular else None
 
-    def _copy_of(self, mark: Mark, now: float, *, packed: bool = False) -> Tail | None:
-        """A rotated file with the text that was read, and perhaps more: the copy that copytruncate makes."""
+    def _copy_of(self, mark: Mark, now: float) -> Tail | None:
+        """A rotated file with the text that was read, and perhaps more: the copy that copytruncate makes, or gzip."""
         if not mark.offset:
             return None
-        known = {(other.device, other.inode) for other in self.over}
-        for path, info in self._rotated_files(packed=packed):
-            if info.file in known or self.has(info.file) or self._taken(path, info):
+        names = [name for name in self._disk.names(self._folder) if self._options.compressed or not is_packed(name)]
+        for path, info in self._named(sorted(names, key=is_packed)):
+            if any(tail.id == info.file for tail in self.open_tails()) or self._taken(self, path, info):
                 continue
-            file = opened(self._disk, path, self._options.limits)
-            if file is None:
-                raise Moved
-            if tail := self._tail_of(file, mark, now):
+            if tail := self._tail_of(path, info, mark, now):
                 return tail
         return None
 
-    def _tail_of(self, file: LogFile, mark: Mark, now: float) -> Tail | None:
-        """The file from the mark on, if it has the text that the mark knows; else it is closed."""
+    def _tail_of(self, path: str, info: Info, mark: Mark, now: float) -> Tail | None:
+        """The file from the mark on, if it has the text that the mark knows."""
         try:
-            if mark.is_of(file):
+            file = self._opened(path, info.file)
+        except SourceError:
+            return None  # compressed, and not complete
+        try:
+            if mark.is_of(file) and self._known(file) is None:
                 return Tail(file, mark, now)
         except BaseException:
             file.close()
             raise
         file.close()
         return None
+
+
+@functools.cache
+def _rotation(ending: str) -> re.Pattern[str]:
+    """What follows the beginning of a log's name in the names of its rotated files."""
+    return re.compile(rf"{ROTATED}{re.escape(ending)}(?:\.[A-Za-z][A-Za-z0-9]*)?")
 
 
 def line_after(file: LogFile, offset: int) -> bool:
@@ -486,3 +624,13 @@ def line_after(file: LogFile, offset: int) -> bool:
             return True
         offset += len(piece)
     return False
+
+
+def alike(one: LogFile, other: LogFile, *, whole: bool = True) -> bool:
+    """Whether one file has the text of the other, or at least begins with it; by its size, beginning and end."""
+    one.look()
+    size = other.size()
+    places = (0, max(0, size - LOOKED_AT))
+    return (one.size() == size or (not whole and one.size() > size)) and all(
+        bytes_at(one, place, min(LOOKED_AT, size)) == bytes_at(other, place, LOOKED_AT) for place in places
+    )

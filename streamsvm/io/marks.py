@@ -17,6 +17,9 @@ LOOKED_AT = 1024  # bytes at the beginning, and before the place where reading s
 HEX_DIGITS = 32
 
 
+Id = tuple[int, int]  # device and inode
+
+
 class Readable(Protocol):
     """An open file that can be read at any place."""
 
@@ -42,12 +45,15 @@ class Mark(NamedTuple):
     inside: bool = False  # whether that is inside a line that is too long, and passed over
     over: bool = False  # another file has its name, and nothing is to be expected any more
 
+    @property
+    def id(self) -> Id:
+        return self.device, self.inode
+
     def is_of(self, file: Readable) -> bool:
         """Whether the file has the bytes that this mark knows, and so is the one, or a copy of it."""
-        if file.size() < self.offset:
+        if file.size() < self.offset or not known_by(self.head, bytes_at(file, 0, self.head_size)):
             return False
-        head, tail = bytes_at(file, 0, self.head_size), bytes_at(file, self.offset - self.tail_size, self.tail_size)
-        return (digest(head), digest(tail)) == (self.head, self.tail)
+        return known_by(self.tail, bytes_at(file, self.offset - self.tail_size, self.tail_size))
 
 
 class Counts(NamedTuple):
@@ -76,6 +82,10 @@ class Marks(NamedTuple):
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:HEX_DIGITS] if data else ""
+
+
+def known_by(known: str, data: bytes) -> bool:
+    return digest(data) == known if known else not data
 
 
 def bytes_at(file: Readable, offset: int, size: int) -> bytes:
