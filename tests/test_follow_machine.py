@@ -316,11 +316,14 @@ class World(RuleBasedStateMachine):
         assert not [line for line, times in Counter(lines).items() if times > 1]
 
     def settle(self) -> None:
-        for _ in range(8):
+        for turn in range(40):  # many files may wait, and only some are open at a time
+            before = len(self.reader.lines)
             for seconds in (0.5, 0.6, WAIT):
                 self.reader.now += seconds
                 self._come()
                 self.reader.round()
+            if turn > 3 and len(self.reader.lines) == before and self.reader.follower.settled:
+                break
 
     def teardown(self) -> None:
         try:
