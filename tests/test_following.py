@@ -384,3 +384,29 @@ def test_a_full_disk_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("no space left" in note for note in listener.notes)
     assert any(note.startswith("checkpoints can be written again: 1,500 examples") for note in listener.notes)
     assert 6 <= len(attempts) <= 8  # and no more of them, as long as nothing is new
+
+
+def test_what_was_rotated_before_the_first_start_is_not_learned() -> None:
+    log = Path("a.log")
+    for old in (lines(50, seed=7), lines(60, seed=8)):
+        append(log, text_of(old))
+        rotate(log)
+    append(log, text_of(ROWS[:700]))
+    assert followed().result["examples"] == 700
+    append(log, text_of(ROWS[700:900]))
+    rotate(log)
+    append(log, text_of(ROWS[900:]))
+    outcome = followed()
+    assert outcome.result["examples"] == 1500 and outcome.result["follow"]["files"] == 2
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+
+
+def test_compressed_files_of_a_pattern() -> None:
+    import gzip
+
+    Path("a.log.2.gz").write_bytes(gzip.compress(text_of(ROWS[:300]).encode()))
+    append(Path("a.log.1"), text_of(ROWS[300:500]))
+    append(Path("a.log"), text_of(ROWS[500:]))
+    for _ in range(2):
+        outcome = followed("a.log*", follow__compressed=True, follow__idle=0.3)
+        assert outcome.result["examples"] == 1500

@@ -20,7 +20,7 @@ from typing import Any
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.log_files import Disk, Info, LogFile, Stopped, is_packed, opened
 from streamsvm.io.logs import REMEMBERED, Log, Options, Tail, Tally, alike, line_after
-from streamsvm.io.marks import Counts, Id, Mark, Marks, bytes_at
+from streamsvm.io.marks import Id, Mark, Marks, bytes_at
 from streamsvm.io.parts import STDIN, Part
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
 from streamsvm.io.urls import is_local, redact_url
@@ -96,6 +96,12 @@ class Follower:
             log.close()
 
     # Rounds.
+
+    def look(self) -> None:
+        """Find out what there is, and read nothing."""
+        self._discover()
+        for log in list(self.logs.values()):
+            log.ready()
 
     def round(self, block_size: int, buffers: Buffers, cut: Cutter = last_newline) -> Iterator[Block]:
         """What has come since the last one."""
@@ -381,19 +387,19 @@ class LogSource(Source):
         At most `FIRST_LINES`; fewer if no more come for so many seconds.
         """
         follower = self._new_follower(Marks(), stopped)
-        begun: dict[str, Mark] = {}
+        begun: dict[str, list[Mark]] = {}  # where each log stood when it was first seen
         text, since = b"", time.monotonic()
         told = False
         with contextlib.closing(follower), contextlib.suppress(Stopped):
             while text.count(b"\n") < FIRST_LINES and not stopped():
                 before = len(text)
+                follower.look()
+                begun = {path: log.marks() for path, log in follower.logs.items()} | begun
                 for block in follower.round(1 << 20, _Unlimited()):
                     text += bytes(block.buffer[: block.size])
                     if text.count(b"\n") >= FIRST_LINES:
                         break
-                for mark in follower.marks().files:
-                    fresh = Mark(mark.log, mark.path, mark.device, mark.inode, written=mark.written)
-                    begun.setdefault(mark.log, fresh)
+                begun = {path: marks for path, marks in begun.items() if marks}
                 if len(text) > before:
                     since = time.monotonic()
                 ended = time.monotonic() - since >= (patience if text or self._until_idle is None else self._until_idle)
@@ -410,7 +416,7 @@ class LogSource(Source):
                 break
             end = following
         self._first = text[: end + 1]
-        self.beginning = Marks(tuple(begun.values()), Counts(files=len(begun)))
+        self.beginning = Marks(tuple(mark for marks in begun.values() for mark in marks))
         return self._first
 
     def head(self, size: int, number: int = 0) -> bytes:
