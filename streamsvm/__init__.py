@@ -20,8 +20,8 @@ The rooms, in the order data travels:
                     calibration makes probabilities of them, thresholds says where to decide
     model           weights and how they came about; scoring has the scores, evaluate and metrics/ measure them
     checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
-    io/follow       logs that are still being written, as a source: io/logs has its files through all rotations,
-                    io/marks how far each was read and what it is known by
+    io/log_source   logs that are still being written: io/follow reads them, io/logs has the files of each through its
+                    rotations, io/marks how far each was read and what it is known by
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
                     at once, following that of logs without an end, with recent figures, drift and exposition (runs has
                     what they share); config says what they may be (reading turns it into streams),

@@ -23,8 +23,8 @@ from streamsvm.follow_settings import LINES, follow_settings
 from streamsvm.holdout import Holdout
 from streamsvm.interrupts import Interrupted
 from streamsvm.io.compression import Limits
-from streamsvm.io.follow import LogSource
 from streamsvm.io.generations import Generations
+from streamsvm.io.log_source import LogSource
 from streamsvm.io.logs import Options
 from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted

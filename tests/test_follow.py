@@ -14,8 +14,8 @@ import pytest
 from followed import WAIT, Reader, Room, append, rotate
 
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.io.follow import LogSource
 from streamsvm.io.log_files import Disk, Info
+from streamsvm.io.log_source import LogSource
 from streamsvm.io.logs import Options
 from streamsvm.io.marks import Marks
 

@@ -15,7 +15,7 @@ from faults import MEMORY
 from followed import Reader, append, rotate
 
 from streamsvm.io.log_files import Disk, Info
-from streamsvm.io.logs import COMPLAIN
+from streamsvm.io.tails import COMPLAIN
 
 
 class Shaky(Disk):

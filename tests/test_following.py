@@ -16,7 +16,7 @@ from whole_runs import KilledError, Life, Notes, bits, class_lines, few_rows_a_p
 
 import streamsvm.checkpoint
 import streamsvm.cli
-import streamsvm.io.follow
+import streamsvm.io.log_source
 import streamsvm.solvers.base
 from streamsvm import load_model
 from streamsvm.config import load_settings
@@ -32,7 +32,7 @@ QUICK = {"follow.until_idle": True, "follow.idle": 0.05, "follow.poll": 0.01, "f
 @pytest.fixture(autouse=True)
 def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(streamsvm.io.follow, "FIRST_LINES", 200)
+    monkeypatch.setattr(streamsvm.io.log_source, "FIRST_LINES", 200)
     monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 300)
     with few_rows_a_piece():
         yield

@@ -15,28 +15,22 @@ No single answer decides that something is gone: file systems of other machines 
 """
 
 import errno
-import functools
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from streamsvm.errors import SourceError
 from streamsvm.io.compression import Limits
 from streamsvm.io.log_files import Disk, Info, LogFile, is_packed, opened
-from streamsvm.io.marks import LOOKED_AT, Counts, Id, Mark, bytes_at, digest
+from streamsvm.io.marks import LOOKED_AT, Id, Mark, bytes_at, digest
+from streamsvm.io.rotated_names import Moved, RotatedNames
+from streamsvm.io.tails import Tail, Tally, alike, line_after
 
-ROTATED = r"([.-]?[0-9][0-9_:.T-]*)"  # what a name gets when it is rotated: .1, -20261117, .2026-11-17
-NUMBER = re.compile(r"[.-]?([0-9]{1,6})")
 REMEMBERED = 64  # files that are over and gone, in case they come back compressed
 QUEUED = 16  # files that are open and wait for their turn; more may wait in their directory
 SOUGHT = 3  # times that a file is looked for at least, and stale handles are tried
 FIRST_RETRY, LONGEST_RETRY = 0.25, 30.0  # seconds after a failure; twice as long after each further one
-COMPLAIN = 60.0  # seconds between two complaints about the same
 NOT_OURS = (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)  # what names of other files may say
-PIECE = 1 << 16
-
-Found = tuple[str, Info]  # a path, and what is there
 
 
 class Options(NamedTuple):
@@ -45,93 +39,6 @@ class Options(NamedTuple):
     rotate_wait: float = 5.0  # seconds without a new line, after which a file that left its name is over
     compressed: bool = False  # whether rotated files that are compressed are read, if they were not before
     limits: Limits = Limits()
-
-
-class Moved(Exception):  # noqa: N818  (not an error: look again)
-    """Files were renamed while they were looked at."""
-
-
-class Tally:
-    """What has happened, counted by all logs together, and told."""
-
-    def __init__(
-        self,
-        counts: Counts,
-        note: Callable[[str], None],
-        clock: Callable[[], float],
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.counts = counts
-        self.note = note
-        self.clock = clock
-        self.stopped = stopped
-        self._told: dict[str, float] = {}
-
-    def add(self, **more: int) -> None:
-        now = {name: getattr(self.counts, name) + count for name, count in more.items()}
-        self.counts = self.counts._replace(**now)
-
-    def failed(self, path: str, error: Exception) -> None:
-        """Count a failure; tell it, unless that was done a moment ago."""
-        self.add(errors=1)
-        now = self.clock()
-        self._told = {told: when for told, when in self._told.items() if now - when < COMPLAIN}
-        if path not in self._told:
-            self._told[path] = now
-            reason = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: ")
-            self.note(f"warning: {path}: cannot be read now: {reason}; trying again")
-
-
-class Tail:
-    """A file that is read as it grows: how far that has come, and what the file is known by."""
-
-    def __init__(self, file: LogFile, mark: Mark, now: float) -> None:
-        self.file = file
-        self.mark = mark._replace(device=file.info.device, inode=file.info.inode, path=file.path)
-        self.number = 0  # of this file in this process; given when it is begun
-        self.left: float | None = None  # when its name was seen to be another's
-        self.grown = now  # when it was seen to grow
-        self.drained = False  # whether there is no whole line after the mark
-        self._looked: Info | None = None
-        self._size = file.size()
-        self._head = bytes_at(file, 0, mark.head_size)
-        self._tail = bytes_at(file, mark.offset - mark.tail_size, mark.tail_size)
-
-    @property
-    def id(self) -> Id:
-        return self.mark.id
-
-    def look(self, now: float) -> bool:
-        """Ask for its size; False if what was read is not there any more."""
-        info = self.file.look()
-        if info == self._looked:
-            return True
-        sound = self.file.size() >= self.mark.offset and self._continues()
-        if sound:
-            if self.file.size() != self._size:
-                self.grown, self._size = now, self.file.size()
-            self.drained = self._size == self.mark.offset
-            self._looked = info
-            self.mark = self.mark._replace(written=info.written)
-        return sound
-
-    def _continues(self) -> bool:
-        head, tail = bytes_at(self.file, 0, len(self._head)), self.mark.offset - len(self._tail)
-        return head == self._head and bytes_at(self.file, tail, len(self._tail)) == self._tail
-
-    def advance(self, text: memoryview, lines: int, *, inside: bool = False) -> None:
-        """So many bytes and lines more have been read; the mark is `inside` a line, or before one."""
-        self._head += bytes(text[: LOOKED_AT - len(self._head)])
-        self._tail = (self._tail + bytes(text[-LOOKED_AT:]))[-LOOKED_AT:]
-        self.mark = self.mark._replace(
-            offset=self.mark.offset + len(text),
-            line=self.mark.line + lines,
-            head_size=len(self._head),
-            head=digest(self._head) if self.mark.head_size < LOOKED_AT else self.mark.head,
-            tail_size=len(self._tail),
-            tail=digest(self._tail),
-            inside=inside,
-        )
 
 
 class Log:
@@ -167,9 +74,7 @@ class Log:
         self._unsure = False  # whether the last look did not come to an end
         self._broken = 0  # failures in a row
         self._retry = float("-inf")
-        self._folder, self._name = os.path.split(path)
-        stem, ending = os.path.splitext(self._name)
-        self._ways = (self._name, _rotation("")), (stem, _rotation(ending))
+        self._names = RotatedNames(path, disk, options.compressed)
 
     # What the others ask.
 
@@ -192,7 +97,7 @@ class Log:
 
     def may_be_old(self, path: str) -> bool:
         """Whether the name is one that a rotated file of this log may have."""
-        return path.startswith(os.path.join(self._folder, self._ways[1][0])) and bool(self._turn(path))
+        return self._names.may_be_old(path)
 
     @property
     def done(self) -> bool:
@@ -335,7 +240,7 @@ class Log:
             named.close()  # for now
 
     def _enqueue_missed(self, now: float, named: Id | None) -> None:
-        rotated = [found for found in self._rotated_files(named is not None) if found[1].file != named]
+        rotated = [found for found in self._names.files(named is not None) if found[1].file != named]
         still = self._disk.info(self.path)
         if (still.file if still is not None else None) != named:
             raise Moved
@@ -344,7 +249,7 @@ class Log:
             return
         if named is not None:
             self._forget({named, *(info.file for _, info in rotated)})
-        for path, info in self._oldest_first(rotated):
+        for path, info in self._names.oldest_first(rotated):
             if len(self.queue) < QUEUED and not self.has(info.file):
                 self.queue += self._unread(path, info, now)
 
@@ -486,51 +391,6 @@ class Log:
 
     # Files under other names.
 
-    def _rotated_files(self, named: bool) -> list[Found]:
-        """The files that are named like rotated ones of this log; whether one has the name itself is known."""
-        names = self._disk.names(self._folder)
-        if named != (self._name in names):
-            raise Moved  # or the list is not complete
-        return list(self._named(name for name in names if self._options.compressed or not is_packed(name)))
-
-    def _named(self, names: Iterable[str]) -> Iterator[Found]:
-        for name in names:
-            if self._turn(name) or (is_packed(name) and os.path.splitext(name)[0] == self._name):
-                path = os.path.join(self._folder, name)
-                try:
-                    info = self._disk.info(path)
-                except OSError as error:
-                    if error.errno != errno.ELOOP:
-                        raise
-                    continue
-                if info is not None and info.regular:
-                    yield path, info
-                elif info is None and not self._disk.is_link(path):
-                    raise Moved
-
-    def _turn(self, path: str) -> str:
-        """What the name was given when it was rotated; nothing if it was not."""
-        name = os.path.basename(path)
-        for start, pattern in self._ways:
-            if name.startswith(start) and (found := pattern.fullmatch(name, len(start))):
-                return found[1]
-        return ""
-
-    def _oldest_first(self, found: list[Found]) -> list[Found]:
-        """By their numbers, of which the highest is the oldest unless times say otherwise, or their dates.
-
-        Times alone do not tell: a writer may go on writing to a file for a while after it was renamed.
-        """
-        numbers = {path: int(match[1]) for path, _ in found if (match := NUMBER.fullmatch(self._turn(path)))}
-        if not numbers:
-            return sorted(found, key=lambda each: self._turn(each[0]))
-        if len(numbers) < len(found):
-            return sorted(found, key=lambda each: (each[1].written, each[0]))
-        found = sorted(found, key=lambda each: -numbers[each[0]])
-        times = [info.written for _, info in found]
-        steps = [(after > before) - (after < before) for before, after in zip(times, times[1:], strict=False)]
-        return found[::-1] if sum(steps) <= -2 else found
-
     def _find_again(self, now: float) -> bool:
         """Find the file that a run before had not finished; False while it may still turn up."""
         mark = self.wanted
@@ -587,8 +447,7 @@ class Log:
         """A rotated file with the text that was read, and perhaps more: the copy that copytruncate makes, or gzip."""
         if not mark.offset:
             return None
-        names = [name for name in self._disk.names(self._folder) if self._options.compressed or not is_packed(name)]
-        for path, info in self._named(sorted(names, key=is_packed)):
+        for path, info in self._names.everything():
             if any(tail.id == info.file for tail in self.open_tails()) or self._taken(self, path, info):
                 continue
             if tail := self._tail_of(path, info, mark, now):
@@ -609,28 +468,3 @@ class Log:
             raise
         file.close()
         return None
-
-
-@functools.cache
-def _rotation(ending: str) -> re.Pattern[str]:
-    """What follows the beginning of a log's name in the names of its rotated files."""
-    return re.compile(rf"{ROTATED}{re.escape(ending)}(?:\.[A-Za-z][A-Za-z0-9]*)?")
-
-
-def line_after(file: LogFile, offset: int) -> bool:
-    """Whether a whole line follows."""
-    while piece := bytes_at(file, offset, PIECE):
-        if b"\n" in piece:
-            return True
-        offset += len(piece)
-    return False
-
-
-def alike(one: LogFile, other: LogFile, *, whole: bool = True) -> bool:
-    """Whether one file has the text of the other, or at least begins with it; by its size, beginning and end."""
-    one.look()
-    size = other.size()
-    places = (0, max(0, size - LOOKED_AT))
-    return (one.size() == size or (not whole and one.size() > size)) and all(
-        bytes_at(one, place, min(LOOKED_AT, size)) == bytes_at(other, place, LOOKED_AT) for place in places
-    )
