@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from followed import Room
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from range_server import Fault, RangeServer
@@ -655,3 +656,24 @@ def test_urls_everywhere(server, run, stored, bucket):
     assert not list((user_cache_directory() / "passes").glob(f"{os.getpid()}-*"))
     code, out, err = run("train", server.url("none.yaml"))
     assert code == 2 and "none.yaml: no such file" in err
+
+
+def test_the_next_objects_are_on_their_way_while_one_is_read(server):
+    urls = [server.put(f"p{number}.svm", b"1 1:1\n" * 1000) for number in range(6)]
+    blocks = Source(urls).blocks(4096, Room(), lambda: False)
+    first = next(blocks)
+    deadline = time.monotonic() + 10.0
+    while not server.gets("p3.svm"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not server.gets("p4.svm")
+    assert first.size + sum(block.size for block in blocks) == 36_000
+    assert all(len(server.gets(f"p{number}.svm")) == 1 for number in range(6))
+
+
+def test_parts_that_were_begun_are_closed(server, threads):
+    urls = [server.put(f"q{number}.svm", b"1 1:1\n" * 1000) for number in range(5)]
+    batches = iter(Stream(Source(urls), reading=Reading(threads=1, block_size=4096)))
+    next(batches)
+    batches.close()
+    assert threads() == []

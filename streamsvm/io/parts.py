@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from streamsvm.io.identity import content_digest, sampled_spans
 from streamsvm.io.urls import REMOTE_EXTRAS, hide, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
+LOOKUPS = 16  # remote urls that are looked up at a time
 CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
 
 
@@ -75,19 +77,26 @@ class Part(NamedTuple):
 
 def find_parts(urls: list[str]) -> list[Part]:
     """All files that the urls name, in the stated order; globs and directories in the order of their names."""
-    parts: list[Part] = []
-    for url in urls:
-        if url == STDIN:
-            parts.append(Part(STDIN, "standard input", None, None))
-        elif is_local(url):
-            parts += _local_parts(url)
-        else:
-            from streamsvm.io.remote_parts import find_remote_parts
-
-            parts += find_remote_parts(url)
+    remote = [url for url in urls if url != STDIN and not is_local(url)]
+    if len(remote) > 1:  # each may have to wait for an answer
+        with ThreadPoolExecutor(min(len(remote), LOOKUPS), thread_name_prefix="streamsvm-find") as pool:
+            found = list(pool.map(_parts_of, urls))
+    else:
+        found = [_parts_of(url) for url in urls]
+    parts = [part for some in found for part in some]
     if sum(part.url == STDIN for part in parts) > 1:
         raise ConfigError("standard input (-) can be read only once")
     return parts
+
+
+def _parts_of(url: str) -> list[Part]:
+    if url == STDIN:
+        return [Part(STDIN, "standard input", None, None)]
+    if is_local(url):
+        return _local_parts(url)
+    from streamsvm.io.remote_parts import find_remote_parts
+
+    return find_remote_parts(url)
 
 
 def _local_parts(url: str) -> list[Part]:

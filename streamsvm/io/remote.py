@@ -439,6 +439,11 @@ class RemoteFile(io.RawIOBase):
 
     # Which ranges.
 
+    def begin(self) -> None:
+        """Fetch the first bytes, for somebody who will read them soon."""
+        if self._size:
+            self._fetching.follow(self._onwards(0, self._depth.range), self._depth.range)
+
     def plan(self, spans: Iterable[Span]) -> None:
         """Fetch these ranges, in the order in which they will be read, and others only when somebody asks for them.
 

@@ -19,6 +19,7 @@ from streamsvm.io.urls import is_local, reason, scheme_of
 
 POLL_SECONDS = 0.1
 SKIPPED = 1 << 18  # bytes passed over at a time
+PARTS_AHEAD = 3  # remote parts whose first bytes are fetched before their turn
 FOREIGN = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"PK\x03\x04": "a zip archive"}
 
 
@@ -74,11 +75,13 @@ class _Input:
     The first bytes are looked at wherever reading begins: they tell what kind of file this is.
     """
 
-    def __init__(self, part: Part, start: Position, limits: Limits, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, part: Part, start: Position, limits: Limits, stopped: Callable[[], bool], raw: Any = None
+    ) -> None:
         self.shown = part.shown
         self._part = start.part
         self.stopped = stopped
-        self._raw: Any = open_part(part, stopped=lambda: self.stopped())
+        self._raw: Any = raw or open_part(part, stopped=lambda: self.stopped())
         self._returned = b""  # plain bytes that were looked at, and come again
         self._inflated: Inflated | None = None
         piped = part.size is None and is_local(part.url) and os.name == "posix"
@@ -212,6 +215,30 @@ class _Input:
         self._raw.close()
 
 
+class _Ahead:
+    """The parts that come next, if they are remote: their first bytes are on their way while another part is read."""
+
+    def __init__(self, parts: list[Part], stopped: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._stopped = stopped
+        self._open: dict[int, Any] = {}
+
+    def begin_after(self, number: int) -> None:
+        for next_one in range(number + 1, min(number + 1 + PARTS_AHEAD, len(self._parts))):
+            part = self._parts[next_one]
+            if next_one not in self._open and part.size is not None and not is_local(part.url):
+                self._open[next_one] = open_part(part, stopped=self._stopped)
+                self._open[next_one].begin()
+
+    def take(self, number: int) -> Any:
+        """The part, open; None if it has not been begun."""
+        return self._open.pop(number, None)
+
+    def close(self) -> None:
+        for raw in self._open.values():
+            raw.close()
+
+
 class Source:
     """A recipe for reading lines."""
 
@@ -283,8 +310,8 @@ class Source:
             opened.close()
         return text
 
-    def _opened(self, number: int, begin: Position, stopped: Callable[[], bool]) -> _Input:
-        return _Input(self.parts[number], begin, self.limits, stopped)
+    def _opened(self, number: int, begin: Position, stopped: Callable[[], bool], raw: Any = None) -> _Input:
+        return _Input(self.parts[number], begin, self.limits, stopped, raw)
 
     def parts_from(self, start: Position) -> Iterator[int]:
         """The numbers of the parts that a reading from `start` on has to read."""
@@ -310,15 +337,17 @@ class Source:
 
         From `start` on, which is `after` of a block of an earlier reading, the lines are those of that reading.
         """
-        for number in self.parts_from(start):
-            begin = start if number == start.part else Position(number)
-            begun, self._begun = self._begun, None
-            if begun is not None:
-                begun.stopped = stopped
-            with closing(begun or self._opened(number, begin, stopped)) as opened:
-                yield from self._cut(opened, begin, block_size, buffers, stopped, cut)
-            if stopped():
-                return
+        with closing(_Ahead(self.parts, stopped)) as ahead:
+            for number in self.parts_from(start):
+                begin = start if number == start.part else Position(number)
+                begun, self._begun = self._begun, None
+                if begun is not None:
+                    begun.stopped = stopped
+                with closing(begun or self._opened(number, begin, stopped, ahead.take(number))) as opened:
+                    ahead.begin_after(number)
+                    yield from self._cut(opened, begin, block_size, buffers, stopped, cut)
+                if stopped():
+                    return
 
     def _cut(
         self,

@@ -91,7 +91,7 @@ def read(source: Source, block_size: int, start: Position = BEGINNING) -> list[B
 def lines_of(blocks: list[Block]) -> list[Line]:
     """Every line with the place where it begins: what must not depend on where reading began."""
     found = []
-    for buffer, size, origin, _ in blocks:
+    for buffer, size, origin, *_ in blocks:
         offset = origin.offset
         for line in bytes(buffer[:size]).splitlines(keepends=True):
             found.append((origin.url, offset, line))

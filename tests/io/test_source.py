@@ -52,7 +52,7 @@ def blocks_of(source, block_size=64, stopped=lambda: False):
     heap = Heap()
     found = []
     with closing(source.blocks(block_size, heap, stopped)) as blocks:
-        for buffer, size, origin, _ in blocks:
+        for buffer, size, origin, *_ in blocks:
             assert size <= len(buffer) and buffer[size - 1 : size] == b"\n" and origin.line == 0
             found.append((origin.url, origin.offset, bytes(buffer[:size])))
             heap.give_back(buffer)
