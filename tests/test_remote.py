@@ -1,6 +1,7 @@
 """Remote objects: the bytes they have through every fault, one object all the time, no thread left, no secret told."""
 
 import gzip
+import http.client
 import os
 import random
 import signal
@@ -10,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -677,3 +680,58 @@ def test_parts_that_were_begun_are_closed(server, threads):
     next(batches)
     batches.close()
     assert threads() == []
+
+
+class Proxy(ThreadingHTTPServer):
+    """Passes GET and HEAD on, and notes for whom."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+        super().__init__(("127.0.0.1", 0), ProxyHandler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class ProxyHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:  # noqa: N802
+        self.server.asked.append((self.path, self.headers.get("Proxy-Authorization")))  # type: ignore[attr-defined]
+        parts = urlsplit(self.path)
+        with closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as onwards:
+            headers = {name: value for name, value in self.headers.items() if not name.startswith("Proxy")}
+            onwards.request(self.command, parts.path, headers=headers)
+            answer = onwards.getresponse()
+            body = answer.read()
+            self.send_response(answer.status)
+            for name in ("Content-Range", "ETag", "Last-Modified", "Accept-Ranges"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            self.send_header("Content-Length", answer.headers["Content-Length"])
+            self.end_headers()
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815
+
+
+def test_the_proxy_of_the_environment(server, monkeypatch):
+    proxy = Proxy()
+    monkeypatch.setenv("http_proxy", f"http://me:{SECRET}@127.0.0.1:{proxy.server_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    url = server.put("p.bin", CONTENT)
+    with closing(open_part(find_parts([url])[0])) as raw:
+        assert raw.read() == CONTENT
+    assert {path for path, _ in proxy.asked} == {url}
+    assert all(sent and sent.startswith("Basic ") for _, sent in proxy.asked)
+    assert "Proxy-Authorization" not in str(server.gets("p.bin"))
+    CONNECTIONS.close()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    before = len(proxy.asked)
+    with closing(open_part(find_parts([url])[0])) as raw:
+        assert raw.read() == CONTENT
+    assert len(proxy.asked) == before
+    proxy.shutdown()
+    proxy.server_close()

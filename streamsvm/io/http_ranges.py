@@ -2,8 +2,9 @@
 
 fsspec's own way to read http joins and copies what comes several times, on one thread for all connections: on a fast
 network that costs more than parsing the rows. This client does what reading needs and no more: GET with a range, over
-connections that are kept and used again, with redirects followed. Every answer must be of the object that was found at
-the start: same size, same ETag (or date). Where options ask for more than headers, fsspec does the reading.
+connections that are kept and used again, with redirects followed, through the proxy that the environment names
+(HTTP_PROXY, HTTPS_PROXY, NO_PROXY), if it does. Every answer must be of the object that was found at the start: same
+size, same ETag (or date). Where options ask for more than headers, fsspec does the reading.
 """
 
 import atexit
@@ -17,7 +18,8 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from streamsvm.io.retries import ChangedError
 
@@ -288,8 +290,7 @@ class HttpObject:
             except (ConnectionError, http.client.HTTPException, OSError):
                 if self._aborted:
                     raise
-        kind = http.client.HTTPSConnection if host.secure else http.client.HTTPConnection
-        return self._sent(host, kind(host.name, host.port, timeout=TIMEOUT), method, url, sent)
+        return self._sent(host, _connection(host), method, url, sent)
 
     def _sent(
         self, host: Host, connection: http.client.HTTPConnection, method: str, url: str, headers: Mapping[str, str]
@@ -305,6 +306,10 @@ class HttpObject:
                     raise ConnectionAbortedError("stopped")
             parts = urlsplit(url)
             place = quote(parts.path or "/", safe=SAFE) + (f"?{quote(parts.query, safe=SAFE)}" if parts.query else "")
+            proxy = None if host.secure else _proxy(host)  # one that passes requests on must know where to
+            if proxy is not None:
+                place = f"http://{host.name}:{host.port or 80}{place}"
+                headers = {**headers, **_credentials(proxy, "Proxy-Authorization")}
             connection.request(method, place, headers=dict(headers))
             return Answer(host, connection, connection.getresponse())
         except BaseException:
@@ -317,11 +322,36 @@ class HttpObject:
         """What only the server that the url names may know."""
         if _host(url) != _host(self._url):
             return {}
-        parts = urlsplit(self._url)
-        if parts.username is None:
-            return dict(self._headers)
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}", **self._headers}
+        return {**_credentials(urlsplit(self._url), "Authorization"), **self._headers}
+
+
+def _credentials(parts: SplitResult, header: str) -> dict[str, str]:
+    """User and password of a url, as a header."""
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {header: f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+def _proxy(host: Host) -> SplitResult | None:
+    """The proxy through which a server is reached, if the environment names one."""
+    found = getproxies()
+    url = found.get("https" if host.secure else "http") or found.get("all")
+    port = host.port or (443 if host.secure else 80)
+    if not url or proxy_bypass(f"{host.name}:{port}"):
+        return None
+    return urlsplit(url if "://" in url else f"http://{url}")
+
+
+def _connection(host: Host) -> http.client.HTTPConnection:
+    kind = http.client.HTTPSConnection if host.secure else http.client.HTTPConnection
+    proxy = _proxy(host)
+    if proxy is None:
+        return kind(host.name, host.port, timeout=TIMEOUT)
+    connection = kind(proxy.hostname or "", proxy.port or 8080, timeout=TIMEOUT)
+    if host.secure:
+        connection.set_tunnel(host.name, host.port or 443, _credentials(proxy, "Proxy-Authorization"))
+    return connection
 
 
 def _known(error: HttpStatusError) -> Exception:
