@@ -149,8 +149,8 @@ def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> 
         return outcome
     except Interrupted as stop:
         listener.close()
-        lost = "no checkpoint could be written" if settings.checkpoint.dir else "interrupted, and nothing was kept"
-        print(f"streamsvm: {stop}; {f'kept: {stop.kept}' if stop.kept else lost}", file=sys.stderr)
+        kept = f"kept: {stop.kept}" if stop.kept else "no checkpoint could be written"
+        print(f"streamsvm: {stop}; {kept}" if settings.checkpoint.dir else "streamsvm: interrupted", file=sys.stderr)
         if stop.kept:
             print(f"to go on: {_resume_command(sys.argv)}", file=sys.stderr)
         raise typer.Exit(128 + stop.number) from None
