@@ -150,7 +150,8 @@ class Checkpoints:
         if isinstance(error, Interrupted):
             error.kept = self._last
         elif self._last and isinstance(error, StreamSvmError) and not isinstance(error, DivergedError):
-            self._note(f"--resume goes on from {self._last}")
+            again = "started again, it" if self._run["command"] == "follow" else "--resume"
+            self._note(f"{again} goes on from {self._last}")
 
     @property
     def place(self) -> str:

@@ -175,6 +175,7 @@ class Following(TrainingRun):
         self._served = True  # whether the last attempt to write the model went well
         self._served_at: float | None = None
         self._row_at: float | None = None  # when the last row came
+        self._bytes_before = 0  # that were learned by the runs before
         self._published: dict[str, float | None] = {}
         self._publish_at = 0.0
         self._told_bad = 0
@@ -217,6 +218,7 @@ class Following(TrainingRun):
         self._checkpoints.keep(self._snapshot)
 
     def make_passes(self) -> None:
+        self._bytes_before = self.passes.stream.tally.bytes
         with closing(self.feed.visits(1)) as visits:
             for visit in visits:
                 if visit.batch.rows:
@@ -303,14 +305,12 @@ class Following(TrainingRun):
         assert isinstance(watch, Recent) and isinstance(source, LogSource)
         position = tally.position
         counts = position.counts if isinstance(position, Marks) else Counts()
-        follower = source.follower
-        read = sum(mark.offset for mark in position.files) if isinstance(position, Marks) else 0
-        ahead = sum(mark.offset for mark in follower.marks().files) if follower is not None else 0
+        on_the_way = source.handed_on - (tally.bytes - self._bytes_before)
         self._published = {
             **watch.figures(),
             "rows_total": float(tally.rows),
             "bytes_total": float(tally.bytes),
-            "lag_bytes": float(max(0, ahead - read) + (follower.lag if follower is not None else 0)),
+            "lag_bytes": float(max(0, on_the_way) + source.lag),
             "skipped_rows_total": float(tally.bad_rows + self.feed.unknown + counts.too_long + counts.unfinished),
             "truncations_total": float(counts.truncated),
             "lost_files_total": float(counts.lost),

@@ -61,10 +61,16 @@ class LogSource(Source):
         self._disk = disk or Disk()
         self._first: bytes | None = None
         self.follower: Follower | None = None  # of the reading that goes on
+        self.handed_on = 0  # bytes, in that reading
 
     endless = True
     repeatable = False
     size = None
+
+    @property
+    def lag(self) -> int:
+        """Bytes that are in the logs and have not been read; any thread may ask."""
+        return self.follower.lag if self.follower is not None else 0
 
     def fingerprint(self) -> None:
         return None
@@ -148,12 +154,14 @@ class LogSource(Source):
     ) -> Iterator[Block]:
         """Blocks of whole lines; empty ones while nothing comes."""
         follower = self.follower = self._new_follower(start if isinstance(start, Marks) else Marks(), stopped)
+        self.handed_on = 0
         quiet = time.monotonic()
         with contextlib.closing(follower), contextlib.suppress(Stopped):
             while not stopped():
                 began, read = time.monotonic(), 0
                 for block in follower.round(block_size, buffers, cut):
                     read += block.size
+                    self.handed_on += block.size
                     yield block
                     if stopped():
                         return
