@@ -410,7 +410,10 @@ def test_any_history(machine: type[World]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=MACHINES[machine], stateful_step_count=25))
 
 
-@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_any_history_long(machine: type[World]) -> None:
+def test_ten_times_as_many(machine: type[World], request: pytest.FixtureRequest) -> None:
+    if "slow" not in request.config.option.markexpr:
+        pytest.skip("takes minutes; run with -m slow")
     run_state_machine_as_test(machine, settings=settings(max_examples=10 * MACHINES[machine], stateful_step_count=25))
