@@ -33,7 +33,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "streamsvm_truncations_total": ("counter", "Times that a file became shorter than what was read of it"),
     "streamsvm_lost_files_total": ("counter", "Files that vanished before they were read to their end"),
     "streamsvm_read_errors_total": ("counter", "Reads that failed and were tried again"),
-    "streamsvm_files": ("gauge", "Files that are followed"),
+    "streamsvm_files": ("gauge", "Files that were begun, those before a restart included"),
     "streamsvm_checkpoint_age_seconds": ("gauge", "Seconds since the last checkpoint was written"),
     "streamsvm_model_age_seconds": ("gauge", "Seconds since the last model was written"),
     "streamsvm_last_row_age_seconds": ("gauge", "Seconds since the last row was learned from"),

@@ -52,11 +52,35 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
     """
     started = time.perf_counter()
     settings = follow_settings(settings)
-    with interrupts.noted(), followed(settings, listener) as (passes, checkpoints):
-        run = Following(settings, passes, checkpoints, listener, started)
-        with run.published():
-            run.learn()
+    board = Board()
+    with (
+        interrupts.noted(),
+        served(board, settings.follow.metrics, listener.note),
+        followed(settings, listener) as (passes, checkpoints),
+    ):
+        run = board.run = Following(settings, passes, checkpoints, listener, started)
+        run.learn()
     return Outcome(run.final, run.result())
+
+
+class Board:
+    """What is told to whoever asks, from another thread: before the first lines have come, only that it is there."""
+
+    run: "Following | None" = None
+
+    def read(self) -> dict[str, float | None]:
+        return self.run.metrics() if self.run is not None else {"up": 1.0}
+
+
+@contextmanager
+def served(board: Board, port: int | None, note: Note) -> Iterator[None]:
+    """The figures on a port of this machine, if one is asked for."""
+    if port is None:
+        yield
+        return
+    with Exposition(port, board.read) as exposition:
+        note(f"metrics on http://127.0.0.1:{exposition.port}/metrics")
+        yield
 
 
 # What is read.
@@ -319,7 +343,7 @@ class Following(TrainingRun):
         }
         self.listener.progress(self.progress())
 
-    def _metrics(self) -> dict[str, float | None]:
+    def metrics(self) -> dict[str, float | None]:
         """What is told to whoever asks, from another thread."""
         now = time.monotonic()
         ages = {
@@ -332,21 +356,6 @@ class Following(TrainingRun):
             **{name: now - then if then is not None else None for name, then in ages.items()},
             "up": 1.0,
         }
-
-    @contextmanager
-    def published(self) -> Iterator[None]:
-        """Serve the figures on a port, if one is asked for."""
-        port = self.settings.follow.metrics
-        if port is None:
-            yield
-            return
-        exposition = Exposition(port, self._metrics)
-        exposition.start()
-        self.listener.note(f"metrics on http://127.0.0.1:{exposition.port}/metrics")
-        try:
-            yield
-        finally:
-            exposition.close()
 
     def result(self) -> dict[str, Any]:
         figures = {name: value for name, value in self._published.items() if not name.endswith("_total")}
