@@ -784,3 +784,19 @@ def test_reading_ends_when_nothing_comes(log: Path) -> None:
     append(log, "\n")
     again = list(source.blocks(64, Kept(), lambda: False, source.position_of(json.loads(json.dumps(last)))))
     assert b"".join(bytes(block.buffer[: block.size]) for block in again) == b"3\n"
+
+
+@pytest.mark.parametrize("differs", ["before the mark", "at the beginning"])
+def test_one_hash_alone_does_not_make_a_file(log: Path, reading: Any, differs: str) -> None:
+    """Files longer than what is hashed: with an equal header, or with equal lines before the mark."""
+    header, rest = "".join(f"header {number}\n" for number in range(300)), "same\n" * 500
+    old, new = (
+        (header + "first\n", header + "other\n") if differs == "before the mark" else ("1\n" + rest, "2\n" + rest)
+    )
+    reader = reading(log)
+    append(log, old)
+    reader.settle()
+    reader.restart()
+    with open(log, "r+") as file:  # as good as deleted and given the same inode
+        file.write(f"{new}more\n")
+    assert reader.settle()[len(old.splitlines()) :] == [*new.splitlines(), "more"]
