@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streamsvm.errors import SourceError
 from streamsvm.io.compression import EXTENSIONS, HEAD, Inflated, Limits, MemberStart, promised, sniff
-from streamsvm.io.marks import LOOKED_AT, Id, bytes_at
+from streamsvm.io.marks import LOOKED_AT, Id, bytes_at, digest
 
 PASSED_OVER = 1 << 18  # bytes of text that are inflated at a time, if nobody wants them
 
@@ -103,6 +103,10 @@ class LogFile:
             raise Stopped
         return self._disk.read(self._raw, offset, view)
 
+    def stored_end(self) -> str:
+        """What a compressed file is known by without inflating it; nothing of a plain one."""
+        return ""
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._raw.close()
@@ -139,6 +143,9 @@ class PackedLogFile(LogFile):
         self._stored += got
         return bytes(data[:got])
 
+    def stored_end(self) -> str:
+        return _end_of(self._disk, self._raw)
+
     def _all(self) -> int:
         """Inflate everything once: a file that is not complete yet is noticed before a line of it is used."""
         room = memoryview(bytearray(PASSED_OVER))
@@ -170,6 +177,24 @@ class PackedLogFile(LogFile):
 def is_packed(name: str) -> bool:
     """Whether a name is that of a compressed file; some that cannot be read here count as well."""
     return name.lower().endswith((*EXTENSIONS, ".z", ".lz4", ".br", ".7z", ".zip", ".lzo", ".tgz"))
+
+
+def stored_end(disk: Disk, path: str) -> str:
+    """That of a compressed file that is not open."""
+    raw = disk.open(path)
+    if raw is None:
+        return ""
+    with contextlib.closing(raw):
+        return _end_of(disk, raw)
+
+
+def _end_of(disk: Disk, raw: Any) -> str:
+    size = disk.info_of(raw).size
+    start, data = max(0, size - LOOKED_AT), b""
+    room = memoryview(bytearray(size - start))
+    while len(data) < len(room) and (got := disk.read(raw, start + len(data), room[len(data) :])):
+        data = bytes(room[: len(data) + got])
+    return digest(data)
 
 
 def opened(disk: Disk, path: str, stopped: Callable[[], bool], limits: Limits) -> LogFile | None:

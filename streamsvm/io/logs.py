@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from streamsvm.errors import SourceError
 from streamsvm.io.compression import Limits
-from streamsvm.io.log_files import Disk, Info, LogFile, is_packed, opened
+from streamsvm.io.log_files import Disk, Info, LogFile, is_packed, opened, stored_end
 from streamsvm.io.marks import LOOKED_AT, Id, Mark, bytes_at, digest
 from streamsvm.io.rotated_names import Moved, RotatedNames
 from streamsvm.io.tails import Tail, Tally, alike, line_after
@@ -30,6 +30,7 @@ REMEMBERED = 64  # files that are over and gone, in case they come back compress
 QUEUED = 16  # files that are open and wait for their turn; more may wait in their directory
 SOUGHT = 3  # times that a file is looked for at least, and stale handles are tried
 FIRST_RETRY, LONGEST_RETRY = 0.25, 30.0  # seconds after a failure; twice as long after each further one
+TEXT = ("offset", "line", "head_size", "head", "tail_size", "tail", "inside")  # what a mark says of the text
 NOT_OURS = (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)  # what names of other files may say
 
 
@@ -306,13 +307,13 @@ class Log:
         return opened_now
 
     def _new_mark(self, file: LogFile) -> Mark:
-        return Mark(self.path, file.path, *file.info.file, written=file.info.written)
+        return Mark(self.path, file.path, *file.info.file, written=file.info.written, stored=file.stored_end())
 
     def _old_mark(self, path: str, info: Info) -> Mark:
         """That of a file which was rotated before this log was followed: only what is added to it counts."""
         mark = Mark(self.path, path, *info.file, written=info.written, over=True)
         if is_packed(path):
-            return mark
+            return mark._replace(stored=stored_end(self._disk, path))
         size = info.size
         try:
             file = self._opened(path, info.file)
@@ -361,8 +362,8 @@ class Log:
 
     def _seen_packed(self, path: str, info: Info) -> bool:
         """Whether a compressed file is known by itself, or is just being made."""
-        seen = [mark for mark in self.over if mark.inode == info.inode and mark.written == info.written]
-        if any(is_packed(mark.path) for mark in seen):
+        seen = [mark for mark in self.over if mark.inode == info.inode and is_packed(mark.path)]
+        if seen and stored_end(self._disk, path) in [mark.stored for mark in seen]:
             return True
         return self._disk.info(os.path.splitext(path)[0]) is not None
 
@@ -373,7 +374,7 @@ class Log:
             return None
         mark = max(known, key=lambda mark: mark.offset)
         now = self._new_mark(file)
-        return mark._replace(path=now.path, device=now.device, inode=now.inode, written=now.written, over=False)
+        return now._replace(**{name: getattr(mark, name) for name in TEXT})
 
     def _forget(self, there: set[Id]) -> None:
         """Files that are over and gone need not be known, but by their text, if they may come back compressed.

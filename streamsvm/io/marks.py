@@ -44,6 +44,7 @@ class Mark(NamedTuple):
     written: int = 0  # when it was last written to, in nanoseconds of the file system's clock
     inside: bool = False  # whether that is inside a line that is too long, and passed over
     over: bool = False  # another file has its name, and nothing is to be expected any more
+    stored: str = ""  # of a compressed file: a hash of its last bytes as they are stored
 
     @property
     def id(self) -> Id:

@@ -45,7 +45,8 @@ class Tail:
 
     def __init__(self, file: LogFile, mark: Mark, now: float) -> None:
         self.file = file
-        self.mark = mark._replace(device=file.info.device, inode=file.info.inode, path=file.path)
+        info = file.info
+        self.mark = mark._replace(device=info.device, inode=info.inode, path=file.path, stored=file.stored_end())
         self.number = 0  # of this file in this process; given when it is begun
         self.left: float | None = None  # when its name was seen to be another's
         self.grown = now  # when it was seen to grow
