@@ -231,9 +231,20 @@ class Follower:
     def _taken(self, asking: Log, path: str, info: Info) -> bool:
         """Whether another log has this file, or has read it; if there is more in it now, that log goes on with it."""
         others = [log for log in self.logs.values() if log is not asking]
-        if any(log.has(info.file) for log in others) or self._finished(asking, path, info):
+        if any(tail.id == info.file for log in others for tail in log.open_tails()):
+            return True
+        if self._is_sought(path, info, others) or self._finished(asking, path, info):
             return True
         return any(log.may_be_old(path) for log in others) and self._is_copy_at(path, others)
+
+    def _is_sought(self, path: str, info: Info, logs: list[Log]) -> bool:
+        """Whether a log looks for this file; another may have its inode by now."""
+        sought = [log.wanted for log in logs if log.wanted is not None and log.wanted.inode == info.inode]
+        file = opened(self._disk, path, self._tally.stopped, self._options.limits) if sought else None
+        if file is None:
+            return False
+        with contextlib.closing(file):
+            return any(mark.is_of(file) for mark in sought)
 
     def _is_copy_at(self, path: str, logs: list[Log]) -> bool:
         file = opened(self._disk, path, self._tally.stopped, self._options.limits)
