@@ -800,3 +800,22 @@ def test_one_hash_alone_does_not_make_a_file(log: Path, reading: Any, differs: s
     with open(log, "r+") as file:  # as good as deleted and given the same inode
         file.write(f"{new}more\n")
     assert reader.settle()[len(old.splitlines()) :] == [*new.splitlines(), "more"]
+
+
+@pytest.mark.parametrize("content", ["", "no end"])
+def test_many_rotated_files_without_a_line(log: Path, reading: Any, content: str) -> None:
+    """Logs that are rotated although nothing happens: their files must not stand before the others for ever."""
+    reader = reading(log)
+    append(log, "1\n")
+    reader.settle()
+    for _ in range(20):
+        rotate(log, keep=50)
+        append(log, content)
+    rotate(log, keep=50)
+    append(log, "2\n")
+    assert reader.settle(300.0) == ["1", "2"]
+    files = reader.counts["files"]
+    rotate(log, keep=50)
+    append(log, "3\n")
+    assert reader.settle(300.0) == ["1", "2", "3"]
+    assert reader.counts["files"] <= files + 1

@@ -349,6 +349,9 @@ class Log:
             return []
         try:
             mark = self._known_by_text(file) if packed else self._known(file)
+            if mark is None and self._has_nothing(file):
+                file.close()
+                return []
             if not packed or not any(alike(tail.file, file) for tail in self.open_tails()):
                 if mark is None or line_after(file, mark.offset):
                     return [Tail(file, mark or self._new_mark(file), now)]
@@ -359,6 +362,11 @@ class Log:
             raise
         file.close()
         return []
+
+    def _has_nothing(self, file: LogFile) -> bool:
+        """Whether a file is empty, or was over without a whole line, and still has none."""
+        known = not file.size() or any(mark.id == file.info.file and not mark.offset for mark in self.over)
+        return known and not line_after(file, 0)
 
     def _seen_packed(self, path: str, info: Info) -> bool:
         """Whether a compressed file is known by itself, or is just being made."""
