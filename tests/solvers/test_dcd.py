@@ -68,13 +68,12 @@ def problem_of(loss: Loss, cost: float, weight: float, bias: Bias = PENALISED) -
     return Problem(loss, L2(1.0 / (cost * weight)), bias)
 
 
-class Solved:
-    """A solver that has learned, and what it told."""
+class Learned:
+    """A solver that has learned, and what it told; `make` is given what is around it."""
 
     def __init__(
         self,
-        problem: Problem,
-        groups: Groups,
+        make: Callable[[Surroundings], Any],
         *,
         tol: float = 1e-6,
         passes: int = ENOUGH,
@@ -85,19 +84,30 @@ class Solved:
     ) -> None:
         self.told: list[Figures] = []
         limits = Limits(tol, passes, around.pop("seconds", None))
-        surroundings = Surroundings(memory=memory, seed=seed, limits=limits, tell=self.told.append, **around)
-        self.solver = Dcd(problem, groups, surroundings)
+        self.solver = make(Surroundings(memory=memory, seed=seed, limits=limits, tell=self.told.append, **around))
         if learn:
             self.solver.learn()
 
     @property
     def figures(self) -> Figures:
         assert self.solver.figures is not None
-        return self.solver.figures
+        found: Figures = self.solver.figures
+        return found
 
     @property
     def bits(self) -> tuple[bytes, bytes, Figures]:
         return np.array(self.solver.alpha).tobytes(), self.solver.vector().tobytes(), self.figures
+
+    def check_told(self) -> None:
+        """Nothing that was told is beyond what can be."""
+        for one in self.told:
+            assert one.dual is not None and one.gap is not None
+            assert one.dual <= min(f.objective for f in self.told) * (1.0 + 1e-12) and one.gap >= -1e-12
+
+
+class Solved(Learned):
+    def __init__(self, problem: Problem, groups: Groups, **given: Any) -> None:
+        super().__init__(lambda around: Dcd(problem, groups, around), **given)
 
     def check(self, rows: Rows, *, precision: float = 1e-10) -> None:
         """The figures are those of NumPy, and nothing that was told is beyond what can be."""
@@ -107,9 +117,7 @@ class Solved:
         assert figures.objective == pytest.approx(least, rel=precision)
         assert figures.dual == pytest.approx(dual(rows, problem, np.array(self.solver.alpha)), rel=precision, abs=1e-15)
         assert figures.gap == (figures.objective - figures.dual) / figures.objective
-        for one in self.told:
-            assert one.dual is not None and one.gap is not None
-            assert one.dual <= min(f.objective for f in self.told) * (1.0 + 1e-12) and one.gap >= -1e-12
+        self.check_told()
 
 
 # LIBLINEAR.

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_rows import batch_of, cut, dense, equal_weights, made_up, select
 from scipy.sparse import csr_matrix
-from test_dcd import BOTH, ENOUGH, EVERY_LOSS, ROOMY, TINY, Given, pieces
+from test_dcd import BOTH, ENOUGH, EVERY_LOSS, ROOMY, TINY, Given, Learned, pieces
 
 from streamsvm.batch import Batch, empty_batch
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -27,11 +27,10 @@ from streamsvm.losses import Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge,
 from streamsvm.penalties import L1, L2
 from streamsvm.scoring import loss_sums
 from streamsvm.solvers.base import Bias, Problem, make_bias
-from streamsvm.solvers.batch import Figures, Limits, Surroundings
+from streamsvm.solvers.batch import Limits, Surroundings
 from streamsvm.solvers.blocks import Block
 from streamsvm.solvers.class_solvers import make_class_solver
 from streamsvm.solvers.dcd import Dcd
-from streamsvm.solvers.dcd_classes import ClassDescent
 from streamsvm.solvers.dcd_ova import ova_sweep
 
 RULES = ("ova", "crammer_singer")
@@ -89,39 +88,10 @@ def class_dual(rule: str, batch: Batch, problem: Problem, alpha: Array) -> float
     return float(problem.loss.margin * (rows.weights @ own) / total - problem.l2 / 2.0 * (table**2).sum())
 
 
-class Solved:
-    """A solver that has learned, and what it told."""
-
-    def __init__(
-        self,
-        rule: str,
-        problem: Problem,
-        groups: Groups,
-        classes: int,
-        *,
-        tol: float = 1e-6,
-        passes: int = ENOUGH,
-        memory: int = ROOMY,
-        seed: int = 0,
-        learn: bool = True,
-        **around: Any,
-    ) -> None:
+class Solved(Learned):
+    def __init__(self, rule: str, problem: Problem, groups: Groups, classes: int, **given: Any) -> None:
         self.rule = rule
-        self.told: list[Figures] = []
-        limits = Limits(tol, passes, around.pop("seconds", None))
-        surroundings = Surroundings(memory=memory, seed=seed, limits=limits, tell=self.told.append, **around)
-        self.solver: ClassDescent = make_class_solver(rule, problem, groups, surroundings, classes)
-        if learn:
-            self.solver.learn()
-
-    @property
-    def figures(self) -> Figures:
-        assert self.solver.figures is not None
-        return self.solver.figures
-
-    @property
-    def bits(self) -> tuple[bytes, bytes, Figures]:
-        return np.array(self.solver.alpha).tobytes(), self.solver.vector().tobytes(), self.figures
+        super().__init__(lambda around: make_class_solver(rule, problem, groups, around, classes), **given)
 
     def check(self, batch: Batch, *, precision: float = 1e-10) -> None:
         """The figures are those of NumPy, and nothing that was told is beyond what can be."""
@@ -132,9 +102,7 @@ class Solved:
         assert figures.objective == pytest.approx(least, rel=precision)
         proven = max(class_dual(self.rule, batch, problem, np.array(self.solver.alpha)), 0.0)
         assert figures.dual == pytest.approx(proven, rel=precision, abs=1e-14)
-        for one in self.told:
-            assert one.dual is not None and one.gap is not None
-            assert one.dual <= min(f.objective for f in self.told) * (1.0 + 1e-12) and one.gap >= -1e-12
+        self.check_told()
 
 
 def solved(rule: str, batch: Batch, classes: int, cost: float = 1.0, loss: Loss | None = None, **given: Any) -> Solved:
