@@ -22,22 +22,21 @@ from streamsvm.exposition import Exposition
 from streamsvm.follow_settings import LINES, follow_settings
 from streamsvm.holdout import Holdout
 from streamsvm.interrupts import Interrupted
-from streamsvm.io.compression import Limits
 from streamsvm.io.generations import Generations
 from streamsvm.io.log_source import LogSource
 from streamsvm.io.logs import Options
 from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted
-from streamsvm.model import Model, load_model
+from streamsvm.model import Model, load_model, model_of
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.reading import make_reading, training_passes
+from streamsvm.reading import make_limits, make_reading, reach_storage, training_passes
 from streamsvm.recent import Recent
 from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
 from streamsvm.stream import Stream
 from streamsvm.tables import TableDialect
-from streamsvm.training import Outcome, TrainingRun
+from streamsvm.training import Outcome, TrainingRun, judged_figures
 
 PUBLISH = 1.0  # seconds between two looks at how it goes
 
@@ -99,11 +98,11 @@ def followed(settings: Settings, listener: Listener) -> Iterator[tuple[Passes, C
 
 
 def log_source(settings: Settings, note: Note) -> LogSource:
+    reach_storage(settings)
     follow, data = settings.follow, settings.data
-    limits = Limits(min(Limits().window, settings.run.memory // 3), data.max_expansion)
     return LogSource(
         [expand(url) for url in data.train or ()],
-        Options(follow.rotate_wait or 0.0, follow.compressed, limits),
+        Options(follow.rotate_wait or 0.0, follow.compressed, make_limits(settings)),
         max_line=data.max_line,
         skip_long=data.on_bad_row == "skip",
         until_idle=(follow.idle or 0.0) if follow.until_idle else None,
@@ -114,7 +113,7 @@ def log_source(settings: Settings, note: Note) -> LogSource:
 
 def log_stream(settings: Settings, source: LogSource, note: Note) -> Stream:
     """The rows of the logs, read as the run before did, or else as the first lines suggest."""
-    plan = _plan_before(settings, source, note) or _new_plan(settings, source, note)
+    plan = _plan_before(settings, source) or _new_plan(settings, source, note)
     if isinstance(plan.dialect, TableDialect) and plan.dialect.format not in LINES:
         raise ConfigError(f"follow: {plan.dialect.format} files do not grow line by line")
     data = settings.data
@@ -151,17 +150,15 @@ def _new_plan(settings: Settings, source: LogSource, note: Note) -> Plan:
     return plan._replace(dialect=plan.dialect._replace(csv=csv._replace(fields=tuple(names))))
 
 
-def _plan_before(settings: Settings, source: LogSource, note: Note) -> Plan | None:
-    """How the run before read them, if there was one."""
-    files = Generations(expand(settings.checkpoint.dir or ""))
-    found = files.newest(lambda text: None) if files.numbers() else None
+def _plan_before(settings: Settings, source: LogSource) -> Plan | None:
+    """How the run before read them, if there was one; `Checkpoints` will tell of damaged ones."""
+    found = Generations(expand(settings.checkpoint.dir or "")).newest(lambda text: None)
     if found is None:
         return None
     with understood(found.shown):
-        state = state_of(found.content)
-        read = state["own"]["reading"]
+        read = state_of(found.content)["own"]["reading"]
         known = settings.data.model_copy(update=read["data"])
-        model = load_model(files.url(found.number), note)
+        model = model_of(found.content, found.shown)
         plan = plan_of_model(settings.model_copy(update={"data": known}), source, model)
         dialect = plan.dialect
         if isinstance(dialect, TableDialect):
@@ -324,11 +321,9 @@ class Following(TrainingRun):
         if clock < self._publish_at and not now:
             return
         self._publish_at = clock + PUBLISH
-        tally, watch = self.passes.stream.tally, self.solver.watch
+        tally, watch, counts = self.passes.stream.tally, self.solver.watch, self._counts
         source = self.passes.stream.source
         assert isinstance(watch, Recent) and isinstance(source, LogSource)
-        position = tally.position
-        counts = position.counts if isinstance(position, Marks) else Counts()
         on_the_way = source.handed_on - (tally.bytes - self._bytes_before)
         self._published = {
             **watch.figures(),
@@ -342,6 +337,13 @@ class Following(TrainingRun):
             "files": float(counts.files),
         }
         self.listener.progress(self.progress())
+
+    @property
+    def _counts(self) -> Counts:
+        """What has happened to the files that were learned from."""
+        position = self.passes.stream.tally.position
+        assert isinstance(position, Marks)
+        return position.counts
 
     def metrics(self) -> dict[str, float | None]:
         """What is told to whoever asks, from another thread."""
@@ -360,16 +362,14 @@ class Following(TrainingRun):
     def result(self) -> dict[str, Any]:
         figures = {name: value for name, value in self._published.items() if not name.endswith("_total")}
         tally = self.passes.stream.tally
-        position = tally.position
         return {
             **super().result(),
             "examples": tally.rows,
             "passes": 1,
             "recent": figures,
-            "follow": (position.counts if isinstance(position, Marks) else Counts())._asdict(),
+            "follow": self._counts._asdict(),
             "bad_rows": tally.bad_rows + self.feed.unknown,
             "model": self.settings.output.model,
-            "calibration": self.final.calibration.metadata() if self.final.calibration is not None else None,
-            "thresholds": self.final.thresholds.tolist() if self.final.thresholds is not None else None,
+            **judged_figures(self.final),
             "config": to_json_dict(self.settings)["follow"],
         }

@@ -22,14 +22,14 @@ def reach_storage(settings: Settings) -> None:
     use_access(Access(settings.storage_options or {}, expand, settings.data.retries, settings.run.memory))
 
 
+def make_limits(settings: Settings) -> Limits:
+    """What decompression may take."""
+    return Limits(min(Limits().window, settings.run.memory // 3), settings.data.max_expansion)
+
+
 def make_source(settings: Settings, urls: tuple[str, ...]) -> Source:
     reach_storage(settings)
-    window = min(Limits().window, settings.run.memory // 3)
-    return Source(
-        [expand(url) for url in urls],
-        limits=Limits(window, settings.data.max_expansion),
-        max_line=settings.data.max_line,
-    )
+    return Source([expand(url) for url in urls], limits=make_limits(settings), max_line=settings.data.max_line)
 
 
 def make_reading(settings: Settings) -> Reading:

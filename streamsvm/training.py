@@ -101,8 +101,7 @@ def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterat
 def finish(settings: Settings, model: Model, result: dict[str, Any], stream: Stream) -> Outcome:
     """Save the model, with the names of its features if they were wanted, and evaluate it on the test data."""
     model.named = stream.named()
-    result["calibration"] = model.calibration.metadata() if model.calibration is not None else None
-    result["thresholds"] = model.thresholds.tolist() if model.thresholds is not None else None
+    result |= judged_figures(model)
     if settings.output.model:
         model.save(expand(settings.output.model))
         result["model"] = settings.output.model
@@ -110,6 +109,14 @@ def finish(settings: Settings, model: Model, result: dict[str, Any], stream: Str
         source = make_source(settings, settings.data.test)
         result["test"] = evaluate(model, test_stream(settings, source, model))
     return Outcome(model, result)
+
+
+def judged_figures(model: Model) -> dict[str, Any]:
+    """Where the probabilities and thresholds of a model come from, as `--json` prints it."""
+    return {
+        "calibration": model.calibration.metadata() if model.calibration is not None else None,
+        "thresholds": model.thresholds.tolist() if model.thresholds is not None else None,
+    }
 
 
 def solver_options(settings: Settings, initial: Model | None = None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from streamsvm.errors import DataError, SourceError
 from streamsvm.io.log_files import Disk, Info, LogFile, is_packed, opened
 from streamsvm.io.logs import REMEMBERED, Log, Options
 from streamsvm.io.marks import Id, Mark, Marks
+from streamsvm.io.parts import hidden
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, last_newline
 from streamsvm.io.tails import Tail, Tally, alike, line_after
 
@@ -204,7 +205,7 @@ class Follower:
         for pattern in self._globs:
             within = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
             paths += [*self._disk.matching(within), pattern]
-        shown = (path for path in dict.fromkeys(paths) if not os.path.basename(path).startswith((".", "_")))
+        shown = (path for path in dict.fromkeys(paths) if not hidden(os.path.basename(path)))
         return [path for path in shown if self._options.compressed or not is_packed(path)]
 
     def _take_up(self, path: str, info: Info, now: float) -> None:
@@ -216,7 +217,7 @@ class Follower:
             return  # it sees by itself that its name is another file's
         if is_packed(path) and not self._complete(path, info, now):
             return
-        file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        file = self._opened(path)
         if file is None:
             return
         with contextlib.ExitStack() as closing_it:
@@ -237,17 +238,20 @@ class Follower:
             return True
         return any(log.may_be_old(path) for log in others) and self._is_copy_at(path, others)
 
+    def _opened(self, path: str) -> LogFile | None:
+        return opened(self._disk, path, self._tally.stopped, self._options.limits)
+
     def _is_sought(self, path: str, info: Info, logs: list[Log]) -> bool:
         """Whether a log looks for this file; another may have its inode by now."""
         sought = [log.wanted for log in logs if log.wanted is not None and log.wanted.inode == info.inode]
-        file = opened(self._disk, path, self._tally.stopped, self._options.limits) if sought else None
+        file = self._opened(path) if sought else None
         if file is None:
             return False
         with contextlib.closing(file):
             return any(mark.is_of(file) for mark in sought)
 
     def _is_copy_at(self, path: str, logs: list[Log]) -> bool:
-        file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        file = self._opened(path)
         if file is None:
             return False
         with contextlib.closing(file):
@@ -261,7 +265,7 @@ class Follower:
         if not same:
             return False
         with contextlib.ExitStack() as closing_it:
-            file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+            file = self._opened(path)
             if file is None:
                 return True
             closing_it.callback(file.close)

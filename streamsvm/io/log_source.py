@@ -59,7 +59,8 @@ class LogSource(Source):
         self._poll = poll
         self._note = note
         self._disk = disk or Disk()
-        self._first: bytes | None = None
+        self._first = b""
+        self.beginning = Marks()
         self.follower: Follower | None = None  # of the reading that goes on
         self.handed_on = 0  # bytes, in that reading
 
@@ -83,8 +84,8 @@ class LogSource(Source):
         pass  # they are read once, and a run can go on all the same
 
     @staticmethod
-    def position_of(plain: Any) -> Any:
-        return Marks.restored(plain) if plain and isinstance(plain[0], list | tuple) else Marks()
+    def position_of(plain: Any) -> Marks:
+        return Marks.restored(plain)
 
     def _new_follower(self, marks: Marks, stopped: Callable[[], bool]) -> Follower:
         return Follower(
@@ -126,13 +127,8 @@ class LogSource(Source):
                     told = True
                     self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
                 self._sleep(self._poll, stopped)
-        end = -1
-        for _ in range(FIRST_LINES):
-            following = text.find(b"\n", end + 1)
-            if following < 0:
-                break
-            end = following
-        self._first = text[: end + 1]
+        rest = text.split(b"\n", FIRST_LINES)[-1]
+        self._first = text[: len(text) - len(rest)]
         self.beginning = Marks(tuple(mark for marks in begun.values() for mark in marks))
         return self._first
 
@@ -142,7 +138,7 @@ class LogSource(Source):
             for log in self.follower.logs.values():
                 if log.tail is not None and log.tail.number == number:
                     return bytes_at(log.tail.file, 0, min(size, log.tail.file.size()))
-        return (self._first or b"")[:size]
+        return self._first[:size]
 
     def blocks(
         self,
@@ -153,7 +149,7 @@ class LogSource(Source):
         cut: Cutter = last_newline,
     ) -> Iterator[Block]:
         """Blocks of whole lines; empty ones while nothing comes."""
-        follower = self.follower = self._new_follower(start if isinstance(start, Marks) else Marks(), stopped)
+        follower = self.follower = self._new_follower(start, stopped)
         self.handed_on = 0
         quiet = time.monotonic()
         with contextlib.closing(follower), contextlib.suppress(Stopped):
