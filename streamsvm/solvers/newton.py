@@ -14,8 +14,9 @@
 What is known of w is exact: alpha_i = -y_i slope_i is feasible in the dual, where it gives P - ||g||^2 / (2 l2) <= P*.
 So the gap is small when g is short, and that saves readings. In the last step the mean of the iterates whose residual
 is shortest counts, which gets there long before the iterates do (R. Weiss, "Properties of generalized conjugate
-gradient methods", 1994), and ends it. With a bias outside of the penalty alpha is not feasible: nothing is proven, and
-the end is where ||g|| is `tol` times what it is at zero.
+gradient methods", 1994), and ends it. P may be higher there: then w stays, and the bound from there holds for it. With
+a bias outside of the penalty alpha is not feasible: nothing is proven, and the end is where ||g|| is `tol` times what
+it is at zero.
 
 A step leaves the scores before and after it. Along the line through both the least P is found without reading any
 features; where that is much lower than P after the step, or where the model was wrong, one more reading takes it there.
@@ -173,6 +174,13 @@ class Newton(BatchSolver):
             dual = min(self._now.dual, objective)
         return self._enough(Figures(objective, dual, float(risk.loss), float(risk.error)))
 
+    def _proven_by(self, risk: Risk, objective: float) -> bool:
+        """Whether other weights than those that stand prove that these are good enough."""
+        if self._unpenalised():
+            return False
+        self._now = self._now._replace(dual=max(self._now.dual, self._bound(risk)))
+        return objective - self._now.dual <= self.around.limits.tol * objective
+
     def _bound(self, risk: Risk) -> float:
         """The dual value of alpha_i = -y_i slope_i, of which no more is claimed than rounding leaves certain."""
         cost = 0.5 / self.problem.l2 * inner(risk.gradient, risk.gradient)
@@ -188,12 +196,20 @@ class Newton(BatchSolver):
         diagonal, radius, products = self._preconditioner(numbers)
         made = self.passes
         m = self.problem.l2 + DIAGONAL * diagonal if len(diagonal) else np.full_like(vector, self.problem.l2)
-        step = self._conjugate(gradient, m, radius, self._short(before), numbers)
+        short = self._short(before)
+        step = self._conjugate(gradient, m, radius, short, numbers)
         products += self.passes - made
 
         there = vector + step.s
         tried = self._risk(there, self._tried)
         fell = before - self._penalty(there) - tried.loss
+        if step.last and fell < -ROUNDING * before and self._proven_by(tried, before):
+            return True
+        if step.last and fell < -ROUNDING * before and step.gain <= 0.0:  # it was for the gradient, not for P
+            step = self._conjugate(gradient, m, radius, 0.0, numbers)
+            there = vector + step.s
+            tried = self._risk(there, self._tried)
+            fell = before - self._penalty(there) - tried.loss
         down, after = inner(gradient, step.s), inner(self._gradient(there, tried), step.s)  # slopes of P at both ends
         wrong = not fell > 1e-4 * step.gain
         better = 0.5 * after * after > WORTH * fell * (after - down)  # were P a parabola

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_rows import batch_of, bits, cut, dense, equal_weights, made_up, spoil
+from sklearn.datasets import make_classification
 
 from streamsvm.batch import Batch, Float64s
 from streamsvm.errors import ConfigError, ModelError
@@ -558,6 +559,17 @@ def test_a_share_is_of_the_groups_and_another_in_each_step() -> None:
     assert every._sampled() is None
     least, _ = newton(problem_of("logistic"), groups_of(count=20), sample=0.001)
     assert len(least._sampled() or []) == 1
+
+
+def test_a_short_gradient_where_the_objective_is_higher_proves_that_the_weights_that_stand_are_good_enough() -> None:
+    """The last step may lead to such a place, and the bound from there is the better one. It used to be the end."""
+    for seed in range(4):
+        values, labels = make_classification(3000, 10, random_state=seed, weights=[0.9], flip_y=0.1)
+        rows = batch_of([dict(enumerate(row)) for row in values.tolist()], labels)
+        for loss in SMOOTH:
+            solver, heard = newton(problem_of(loss, 1.0 / 3000), groups_of(rows, 1), tol=1e-3)
+            solver.learn()
+            assert heard.figures[-1].gap is not None and heard.figures[-1].gap <= 1e-3, (seed, loss, heard.notes)
 
 
 # What it refuses.
