@@ -36,9 +36,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings, load_settings
+    from streamsvm.estimators.hasher import TableHasher
+    from streamsvm.estimators.svc import StreamSVC
     from streamsvm.following import follow
     from streamsvm.model import Model, load_model
-    from streamsvm.stream import Stream, open_stream
+    from streamsvm.reading import open_stream
+    from streamsvm.stream import Stream
     from streamsvm.training import train
     from streamsvm.tuning import tune
 
@@ -46,10 +49,12 @@ _HOMES = {
     "Model": "model",
     "Settings": "config",
     "Stream": "stream",
+    "StreamSVC": "estimators.svc",
+    "TableHasher": "estimators.hasher",
     "follow": "following",
     "load_model": "model",
     "load_settings": "config",
-    "open_stream": "stream",
+    "open_stream": "reading",
     "train": "training",
     "tune": "tuning",
 }
@@ -58,6 +63,8 @@ __all__ = [
     "Model",
     "Settings",
     "Stream",
+    "StreamSVC",
+    "TableHasher",
     "__version__",
     "follow",
     "load_model",

@@ -137,21 +137,7 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     seen = looked_at(source, format, csv)
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
-    wishes = Wishes(
-        numeric=features.numeric or (),
-        categorical=features.categorical or (),
-        text=features.text or (),
-        ignore=features.ignore or (),
-        log1p=features.log1p or (),
-        bucketize=features.bucketize or {},
-        interactions=features.interactions or (),
-        hash_bits=features.hash_bits,
-        ngrams=features.ngrams,
-        label=data.label,
-        weight=data.weight,
-        classes=data.classes,
-    )
-    recipe = plan(seen, wishes, note, first=next(iter(seen)) if csv.fields and not data.columns else None)
+    recipe = plan(seen, wishes_of(settings), note, first=next(iter(seen)) if csv.fields and not data.columns else None)
     dialect = TableDialect(
         format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
     )
@@ -170,6 +156,39 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     if csv.fields:
         kept["fields"] = list(csv.fields)
     return Plan(dialect, _features(dialect, kept, settings, labels))
+
+
+def wishes_of(settings: Settings) -> Wishes:
+    """What the settings say of the columns of a table."""
+    data, features = settings.data, settings.features
+    return Wishes(
+        numeric=features.numeric or (),
+        categorical=features.categorical or (),
+        text=features.text or (),
+        ignore=features.ignore or (),
+        log1p=features.log1p or (),
+        bucketize=features.bucketize or {},
+        interactions=features.interactions or (),
+        hash_bits=features.hash_bits,
+        ngrams=features.ngrams,
+        label=data.label,
+        weight=data.weight,
+        classes=data.classes,
+    )
+
+
+def frame_plan(settings: Settings, records: list[Any], note: Note) -> Plan:
+    """How to read a data frame, whose labels are elsewhere: as a table, but for whole numbers, which are numbers."""
+    from streamsvm.io.sampling import first_values
+
+    columns, kinds = first_values(records)
+    seen = {name: _typed(look_at(values), kinds[name]) for name, values in columns.items()}
+    wishes = wishes_of(settings)._replace(label=None, weight=None, labelled=False, counted=False)
+    recipe = plan(seen, wishes, note)
+    if recipe.hashed and settings.features.hash_bits is None:
+        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(settings.data.classes or ())))
+    dialect = TableDialect("arrow", recipe, labelled=False)
+    return Plan(dialect, _features(dialect, {"format": "table", **recipe.as_json()}, settings))
 
 
 def default_hash_bits(classes: int) -> int:

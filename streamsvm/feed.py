@@ -222,10 +222,7 @@ class Feed:
                         raise DataError(f"{self.place(self._pass_rows + error.row + 1)}: {error}") from error
                     self._find_classes(error.label, visits, tick)
                     raise StartOver from None
-                if self._watch is not None:
-                    self._watch.look(visit.batch)
-                self._pass_rows += batch.rows
-                self.features += batch.features
+                self._count(visit.batch)
                 if from_cache:
                     self.bytes += 8 * batch.features
                 else:
@@ -237,6 +234,21 @@ class Feed:
             self.scaling.freeze()
         if self._watch is not None:
             self._watch.end()
+
+    def visit(self, batch: Batch) -> Visit:
+        """A further batch of a pass that has begun, from whoever has it."""
+        try:
+            visit = self._prepared(batch, None)
+        except UndeclaredClassError as error:
+            raise DataError(f"row {self._pass_rows + error.row + 1}: {error}") from error
+        self._count(visit.batch)
+        return visit
+
+    def _count(self, batch: Batch) -> None:
+        if self._watch is not None:
+            self._watch.look(batch)
+        self._pass_rows += batch.rows
+        self.features += batch.features
 
     def begin_pass(self, number: int) -> None:
         """Be ready for the visits of a pass; for whoever wants the state before the first of them."""

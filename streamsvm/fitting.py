@@ -16,13 +16,13 @@ from streamsvm import interrupts
 from streamsvm.batch import Float32s
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.checkpoint import Checkpoints, Tree
-from streamsvm.config import Settings, expand
+from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.fold_groups import FoldGroups
 from streamsvm.groups import Groups
 from streamsvm.judging import cross_fitted, wanted
 from streamsvm.losses import smooth
-from streamsvm.model import Model, load_model
+from streamsvm.model import Model
 from streamsvm.passes import Passes, held_rows
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
@@ -78,10 +78,15 @@ class Fitting(Run):
     needs_cache = True
 
     def __init__(
-        self, settings: Settings, passes: Passes, checkpoints: Checkpoints, listener: Listener, started: float
+        self,
+        settings: Settings,
+        passes: Passes,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        started: float,
+        initial: Model | None = None,
     ) -> None:
-        self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-        super().__init__(settings, passes, checkpoints, listener, started, self.initial)
+        super().__init__(settings, passes, checkpoints, listener, started, initial)
         self.solver: BatchSolver | None = None  # before all rows are known, and after a run that had learned all
         self.facts: Facts | None = None
         self.steps: list[Step] = []  # that are done
@@ -192,7 +197,7 @@ class Fitting(Run):
                 of = f" with l2 {step.l2:g}" if len(self.steps) > 1 else ""
                 self.listener.note(
                     f"warning: stopped after {step.passes} passes{of} at a gap of {step.gap:.2g}, above the tolerance "
-                    f"of {self._tol:g}; --passes and --time allow more"
+                    f"of {self._tol:g}; more passes or time, or scaled features, may help"
                 )
 
     @property

@@ -27,10 +27,10 @@ from streamsvm.io.log_source import LogSource
 from streamsvm.io.logs import Options
 from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted
-from streamsvm.model import Model, load_model, model_of
+from streamsvm.model import Model, model_of
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
-from streamsvm.reading import make_limits, make_reading, reach_storage, training_passes
+from streamsvm.reading import initial_model, make_limits, make_reading, reach_storage, training_passes
 from streamsvm.recent import Recent
 from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
@@ -57,7 +57,7 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
         served(board, settings.follow.metrics, listener.note),
         followed(settings, listener) as (passes, checkpoints),
     ):
-        run = board.run = Following(settings, passes, checkpoints, listener, started)
+        run = board.run = Following(settings, passes, checkpoints, listener, started, initial_model(settings))
         run.learn()
     return Outcome(run.final, run.result())
 
@@ -139,8 +139,7 @@ def _new_plan(settings: Settings, source: LogSource, note: Note) -> Plan:
 
     if not source.first_lines(stopped, patience=settings.follow.idle or 0.0):
         raise DataError("there is no row to learn from")
-    initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-    plan = training_plan(settings, source, initial, note)
+    plan = training_plan(settings, source, initial_model(settings), note)
     if not isinstance(plan.dialect, TableDialect) or plan.dialect.format != "csv" or plan.dialect.csv.fields:
         return plan
     from streamsvm.io.csv import first_row
@@ -202,16 +201,14 @@ class Following(TrainingRun):
         self._told_bad = 0
 
     def start(self) -> None:
-        self.solver = self._watched(self._new_solver())
+        self.solver = self._watched(self._new_solver(), self.listener.note)
         self.holdout = Holdout([self.solver.problem.loss], self.rule, None)
         self._told = False
 
-    def _watched(self, solver: OnlineSolver, note: Note | None = None) -> OnlineSolver:
+    def _watched(self, solver: OnlineSolver, note: Note) -> OnlineSolver:
         follow = self.settings.follow
         many, loss = self.feed.classes.many, solver.problem.loss
-        solver.watch = Recent(
-            follow.window, many=many, loss=loss, forget=follow.forget, note=note or self.listener.note
-        )
+        solver.watch = Recent(follow.window, many=many, loss=loss, forget=follow.forget, note=note)
         return solver
 
     @property
@@ -287,19 +284,12 @@ class Following(TrainingRun):
             self.listener.note(f"warning: the model could not be written: {error}; the last one is kept")
 
     def model(self) -> Model:
-        solver = self._finished() if self._ending or self.solver.step_size is None else self.solver
+        solver = self.finished() if self._ending or self.solver.step_size is None else self.solver
         model = self.model_of(self.settings, solver, solver.weights())
         judge(model, self._judged_by(solver), self.settings, lambda text: None)
         if self._ending:
             model.named = self.passes.stream.named()
         return model
-
-    def _finished(self) -> OnlineSolver:
-        """A copy of the solver that has learned the rows that wait: to be scored, or for a step size."""
-        copy = self._watched(self._new_solver(), note=lambda text: None)
-        copy.restore(self.solver.state())
-        copy.end_pass()
-        return copy
 
     def _judged_by(self, solver: OnlineSolver) -> ScoreSample | None:
         rows = self.passes.stream.tally.rows

@@ -1,6 +1,7 @@
 """The passes of a run: the source first, the cache after it.
 
     pass 1       source -> (cache writer) -> shuffle buffer -> solver, or from the cache in the same order if it exists
+                 rows that are in memory are their own cache
     pass 2, ...  cache groups, mapped into memory and read ahead; groups, and runs of 16 rows inside them, in a new
                  seeded order each pass, because rows that always come in the same order pull the weights in circles
 
@@ -20,6 +21,7 @@ from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.cache_place import Lasting, choose_path, remove_unfinished
 from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.io.files import download, sync_file, upload
+from streamsvm.io.grouped_rows import GROUP_FEATURES, GROUP_ROWS, GroupedRows
 from streamsvm.io.urls import is_local, redact_url
 from streamsvm.jit import kernel, quick
 from streamsvm.pool import Tokens, ordered
@@ -28,7 +30,7 @@ from streamsvm.shuffle import ShuffleBuffer, below, mixed, next_random, random_o
 from streamsvm.stream import Stream, Tally
 
 if TYPE_CHECKING:
-    from streamsvm.io.cache import Cache, CacheWriter
+    from streamsvm.io.cache import CacheWriter
 
 GROUPS_AHEAD = 4
 Note = Callable[[str], None]
@@ -63,8 +65,8 @@ class Passes:
         self._note = note
         self._temporary = cache == "auto"
         self._url = None if cache in ("auto", "off") or is_local(cache) else cache  # of which the cache is a copy
-        self._path = choose_path(cache, passes, stream, lasting, note)
-        self._cache: Cache | None = None
+        self._cache: GroupedRows | None = stream.in_memory()
+        self._path = choose_path(cache, passes, stream, lasting, note) if self._cache is None else None
         self._writer: CacheWriter | None = None  # while the cache is being written
         self._unsynced = False  # whether a complete cache is to be brought to disk with the next checkpoint
         self._taken_up = False  # whether the next writing goes on with what an interrupted run has written
@@ -100,7 +102,7 @@ class Passes:
 
     @property
     def will_cache(self) -> bool:
-        return self._path is not None
+        return self._path is not None or self._cache is not None
 
     @property
     def filling(self) -> bool:
@@ -126,10 +128,9 @@ class Passes:
         return marked(batch, int(self._cache.first_rows()[number]), self._holdout)
 
     @property
-    def scratch(self) -> Path:
-        """Where a complete cache is, and other files of its size may be."""
-        assert self._path is not None
-        return self._path.parent
+    def scratch(self) -> Path | None:
+        """Where a complete cache is, and other files of its size may be; None where all is in memory."""
+        return self._path.parent if self._path is not None else None
 
     def fill(self, tick: Tick = lambda rows: None) -> None:
         """Write the cache without learning, to find the classes or to count the rows; SourceError if it cannot be."""
@@ -413,8 +414,6 @@ class Passes:
             source = self._lasting.identity
         if source is None:
             return None
-        from streamsvm.io.cache import GROUP_FEATURES, GROUP_ROWS
-
         stream = self.stream
         sampling = {"data.sample": stream.sample, "seed of data.sample": stream.seed}
         bad_rows = {"data.on_bad_row": "skip" if stream.skip_bad else "raise"}

@@ -1,10 +1,10 @@
 """Streams and passes as the settings describe them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from streamsvm.cache_place import Lasting, lasting_path
 from streamsvm.checkpoint import Checkpoints
-from streamsvm.config import BatchSettings, Settings, expand
+from streamsvm.config import BatchSettings, Settings, expand, load_settings
 from streamsvm.dialects import serving_dialect, training_plan
 from streamsvm.io.compression import Limits
 from streamsvm.io.parts import STDIN, Access, use_access
@@ -71,13 +71,17 @@ def memory_for_batch_solver(settings: Settings, rows: int, width: int, classes: 
     return max(settings.run.memory - FIXED_MEMORY - copies, 1 << 20)
 
 
+def initial_model(settings: Settings) -> Model | None:
+    """The model that learning goes on from, if the settings name one."""
+    return load_model(expand(settings.solver.init)) if settings.solver.init else None
+
+
 def training_stream(settings: Settings, note: Callable[[str], None] = lambda text: None) -> Stream:
     data = settings.data
     source = make_source(settings, data.train or ())
     if settings.checkpoint.dir:
         source.refuse_if_read_once()
-    initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-    dialect, features = training_plan(settings, source, initial, note)
+    dialect, features = training_plan(settings, source, initial_model(settings), note)
     return Stream(
         source,
         dialect,
@@ -125,3 +129,66 @@ def test_stream(
         limit=settings.data.limit if labelled is False else None,
         reading=make_reading(settings),
     )
+
+
+def open_stream(
+    urls: str | list[str],
+    *,
+    format: str = "auto",
+    label: str | None = None,
+    features: Mapping[str, object] | None = None,
+    model: Model | None = None,
+    labelled: bool = True,
+    hash_bits: int | None = None,
+    limit: int | None = None,
+    sample: float | None = None,
+    shuffle: int = 0,
+    seed: int = 0,
+    memory: int = 1_000_000_000,
+    threads: int = 0,
+) -> Stream:
+    """Batches of sparse rows from paths, globs, directories, urls or `-`, in any format that `streamsvm train` reads.
+
+    Labels are as written; those that are texts are numbered by `stream.features.label_classes`. `label` is the column
+    of the label in a table, `features` what becomes of the others (`{"categorical": ["ad"], "ignore": ["id"]}`). With a
+    `model` features are made as it has learned them. With `labelled=False` rows may come without a label. `limit` reads
+    the first rows only, `sample` keeps a share of what is read, `shuffle` mixes that in a buffer of so many rows.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiny.svm")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("+1 1:0.5 7:2\\n-1 3:1\\n")
+    >>> for batch in open_stream(path):
+    ...     print(batch.labels, batch.indices)
+    [ 1. -1.] [1 7 3]
+
+    A table becomes rows in the same way; here site is hashed:
+
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiny.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("click,price,site\\nyes,2.5,news\\nno,,mail\\n")
+    >>> stream = open_stream(path, label="click", hash_bits=8)
+    >>> [batch.labels.tolist() for batch in stream], stream.features.label_classes, stream.features.names
+    ([[1.0, 0.0]], ['no', 'yes'], ('price',))
+    """
+    given: dict[str, object] = {
+        "data.train": urls,
+        "data.format": format,
+        "data.label": label,
+        "data.limit": limit,
+        "data.sample": sample,
+        "data.shuffle": shuffle,
+        "features.hash_bits": hash_bits,
+        "run.seed": seed,
+        "run.threads": threads or "auto",
+        **{f"features.{name}": value for name, value in (features or {}).items()},
+    }
+    settings = load_settings(overrides=given, environ={})
+    run = settings.run.model_copy(update={"memory": memory})  # any number will do here
+    settings = settings.model_copy(update={"run": run})
+    if model is not None:
+        return test_stream(settings, make_source(settings, settings.data.train or ()), model, labelled=labelled)
+    stream = training_stream(settings)
+    if not labelled:
+        stream.dialect = stream.dialect._replace(labelled=False)
+    return stream

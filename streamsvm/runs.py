@@ -48,6 +48,7 @@ class Run(ABC):
         self.passes = passes
         self.listener = listener
         self.started = started
+        self.initial = initial  # the model to begin with
         self.memory = memory_for_solvers(settings)
         self.feed = Feed(settings, passes, listener.note, initial, self.memory)
         self.number = 1  # of the pass that is being made, or comes next

@@ -18,6 +18,7 @@ from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
 from streamsvm.io import libsvm
+from streamsvm.io.grouped_rows import GroupedRows
 from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.source import BEGINNING, Origin, Position, Source
@@ -49,7 +50,7 @@ class Features(NamedTuple):
     width: int = 0  # the number of weights they need; 0 if that grows with the data
     dense: int | None = None  # of which so many come first that are numbers; None if all are
     names: tuple[str, ...] = ()  # of the features that come first, where they are columns of a table
-    label_classes: list[str] | None = None  # of labels that are texts: rows have their places in this list
+    label_classes: list[Any] | None = None  # all of them, if known; of texts rows have the places in this list
     labels: tuple[float, ...] = ()  # that are numbers: the different ones of the first rows
 
 
@@ -139,6 +140,10 @@ class Stream:
             return None
         return self.names.named(self.features.dense or 0, (1 << self.features.recipe["hash_bits"]) - 1)
 
+    def in_memory(self) -> GroupedRows | None:
+        """All rows, where they are in memory anyway."""
+        return None
+
     def shuffle_buffer(self, seed: int) -> ShuffleBuffer | None:
         """The buffer that the rows of a pass go through, if there is one."""
         memory = self.reading.memory // SHARES // self.reading.copies
@@ -220,38 +225,3 @@ class Stream:
     def _counted(self, batch: Batch) -> Batch:
         self.tally.rows += batch.rows
         return batch
-
-
-def open_stream(
-    urls: str | list[str],
-    *,
-    labelled: bool = True,
-    hash_bits: int | None = None,
-    limit: int | None = None,
-    sample: float | None = None,
-    shuffle: int = 0,
-    seed: int = 0,
-    memory: int = 1_000_000_000,
-    threads: int = 0,
-) -> Stream:
-    """Batches of LIBSVM text from paths, globs, directories, urls or `-`; labels are as written in the text.
-
-    `limit` reads the first rows only, `sample` keeps a share of what is read, `shuffle` mixes that in a buffer of rows.
-
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "tiny.svm")
-    >>> with open(path, "w") as file:
-    ...     _ = file.write("+1 1:0.5 7:2\\n-1 3:1\\n")
-    >>> for batch in open_stream(path):
-    ...     print(batch.labels, batch.indices)
-    [ 1. -1.] [1 7 3]
-    """
-    return Stream(
-        Source([urls] if isinstance(urls, str) else urls),
-        libsvm.Dialect(labelled=labelled, mask=libsvm.index_mask(hash_bits)),
-        limit=limit,
-        sample=sample,
-        shuffle=shuffle,
-        seed=seed,
-        reading=Reading(memory=memory, threads=threads),
-    )

@@ -1,7 +1,7 @@
 """The story of a training run: rows -> solver -> model, and the test data after it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,11 +19,11 @@ from streamsvm.fitting import Fitting
 from streamsvm.holdout import Holdout
 from streamsvm.judging import judge, once, wanted, with_rows_to_judge
 from streamsvm.losses import smooth
-from streamsvm.model import Model, load_model
+from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.progressive import Progressive
-from streamsvm.reading import make_source, test_stream, training_passes, training_stream, whole_data
+from streamsvm.reading import initial_model, make_source, test_stream, training_passes, training_stream, whole_data
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, loss_sums
@@ -49,28 +49,35 @@ class Best(NamedTuple):
     bias: Offset
 
 
-def train(settings: Settings, listener: Listener = Silent()) -> Outcome:
+def train(
+    settings: Settings, listener: Listener = Silent(), *, data: Stream | None = None, initial: Model | None = None
+) -> Outcome:
     """Learn what the settings describe, save the model if they name a file, evaluate it if they name test data.
+
+    `data` is what to learn from instead of the files that the settings name, `initial` a model to begin with instead of
+    the file that they name.
 
     With `settings.checkpoint` a run that was killed can go on later, and ends with the same model. Ctrl-C and SIGTERM
     raise `interrupts.Interrupted`, a KeyboardInterrupt, between two batches, then after a last checkpoint.
     """
     started = time.perf_counter()
-    settings = with_rows_to_judge(chosen_solver(settings, listener), listener.note)
-    with checkpointed(settings, "train", listener) as (passes, checkpoints):
+    settings = with_rows_to_judge(chosen_solver(settings, listener, data), listener.note)
+    initial = initial or initial_model(settings)
+    with checkpointed(settings, "train", listener, data) as (passes, checkpoints):
         kind = Fitting if whole_data(settings) else TrainingRun
-        run = kind(settings, passes, checkpoints, listener, started)
+        run = kind(settings, passes, checkpoints, listener, started, initial)
         run.learn()
         model = run.model()
         judge(model, run.judged(), settings, listener.note)
     return finish(settings, model, run.result(), passes.stream)
 
 
-def chosen_solver(settings: Settings, listener: Listener) -> Settings:
+def chosen_solver(settings: Settings, listener: Listener, data: Stream | None = None) -> Settings:
     """The settings, with an online solver in place of `auto` where no other will do; the rest is chosen later."""
     if settings.solver.name != "auto":
         return settings
-    if not make_source(settings, settings.data.train or ()).repeatable:
+    source = data.source if data is not None else make_source(settings, settings.data.train or ())
+    if not source.repeatable:
         if settings.penalty.path is not None:
             raise ConfigError("penalty.path needs data that ends: name a file, or a solver such as dcd")
         why = "the input may never end"
@@ -83,11 +90,13 @@ def chosen_solver(settings: Settings, listener: Listener) -> Settings:
 
 
 @contextmanager
-def checkpointed(settings: Settings, command: str, listener: Listener) -> Iterator[tuple[Passes, Checkpoints]]:
+def checkpointed(
+    settings: Settings, command: str, listener: Listener, data: Stream | None = None
+) -> Iterator[tuple[Passes, Checkpoints]]:
     """The passes of a run, and its checkpoints, with one in which it may go on."""
-    if not settings.data.train:
+    if not settings.data.train and data is None:
         raise ConfigError("there is no training data: name a file, or set data.train")
-    stream = training_stream(settings, listener.note)
+    stream = data if data is not None else training_stream(settings, listener.note)
     if settings.data.test:  # a typing error in its name should not be found after hours of training
         make_source(settings, settings.data.test)
     with (
@@ -131,10 +140,15 @@ class TrainingRun(OnlineRun):
     """One training run: a solver, and what is told about it."""
 
     def __init__(
-        self, settings: Settings, passes: Passes, checkpoints: Checkpoints, listener: Listener, started: float
+        self,
+        settings: Settings,
+        passes: Passes,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        started: float,
+        initial: Model | None = None,
     ) -> None:
-        self.initial = load_model(expand(settings.solver.init)) if settings.solver.init else None
-        super().__init__(settings, passes, checkpoints, listener, started, self.initial)
+        super().__init__(settings, passes, checkpoints, listener, started, initial)
         self.best: Best | None = None
         self.best_sample: ScoreSample | None = None  # of held-out rows, by the weights of that pass
         self.passes_done = 0
@@ -142,13 +156,17 @@ class TrainingRun(OnlineRun):
         self._told = False
 
     def start(self) -> None:
-        self.solver = self._new_solver()
+        self.solver = self._watched(self._new_solver(), self.listener.note)
         many, held = self.feed.classes.many, self.settings.data.holdout
         samples = [ScoreSample(many=many)] if held and wanted(self.settings) else None
         self.holdout = Holdout([self.solver.problem.loss], self.rule, samples)
-        if not held and wanted(self.settings) and once(self.settings):
-            self.solver.watch = Progressive(many=many)
         self._told = False
+
+    def _watched(self, solver: OnlineSolver, note: Callable[[str], None]) -> OnlineSolver:
+        """The solver, with someone who sees rows before they are learned, where the model is judged by these."""
+        if not self.settings.data.holdout and wanted(self.settings) and once(self.settings):
+            solver.watch = Progressive(many=self.feed.classes.many)
+        return solver
 
     def _new_solver(self) -> OnlineSolver:
         settings = self.settings
@@ -253,6 +271,13 @@ class TrainingRun(OnlineRun):
                 loss, c, _ = loss_sums(rows, self.solver.problem.loss, weights, bias, self.rule)
                 total, weight = total + loss, weight + c
         self.objective = self.solver.problem.objective(weights, bias, total / weight)
+
+    def finished(self) -> OnlineSolver:
+        """A copy of the solver that has learned the rows that wait: to be scored, or for a step size."""
+        copy = self._watched(self._new_solver(), lambda text: None)
+        copy.restore(self.solver.state())
+        copy.end_pass()
+        return copy
 
     # What is told.
 

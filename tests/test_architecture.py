@@ -32,6 +32,8 @@ DOORS = {
     "rich": ("cli/",),
     "safetensors": ("io/tensors.py",),
     "prometheus_client": ("exposition.py",),
+    "sklearn": ("estimators/",),
+    "scipy": ("estimators/",),
     "numpy": ("",),
 }
 
@@ -74,6 +76,8 @@ ROOMS = {
     "shuffle": SMALL,
     "weighting": SMALL,
     "stream": SMALL | {"features", "io", "pool", "readers", "shuffle"},
+    "memory_stream": SMALL | {"interrupts", "io", "shuffle", "stream"},
+    "frames": {"batch", "errors", "io", "tables"},
     "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
@@ -123,6 +127,13 @@ ROOMS = {
     | {"fold_groups", "groups", "judging", "score_sample", "scoring", "solvers"}
     | SMALL
     | TERMS,
+    "array_rows": SMALL,
+    "estimators": SMALL
+    | {"array_rows", "classes", "config", "dialects", "features", "frames", "incremental", "io", "memory_stream"}
+    | {"model", "progress", "stream", "tables", "training"},
+    "incremental": SMALL
+    | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
+    | {"solvers", "stream", "training"},
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
     | {
         "judging",
@@ -185,7 +196,7 @@ ROOMS = {
     | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | SMALL,
-    "": {"config", "following", "model", "stream", "training", "tuning"},  # the public names
+    "": {"config", "estimators", "following", "model", "reading", "stream", "training", "tuning"},  # the public names
 }
 
 

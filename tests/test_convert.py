@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from streamsvm import load_model
+from streamsvm import load_model, open_stream
 from streamsvm.config import load_settings
 from streamsvm.converting import convert, target_of
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.cell_text import csv_lines, json_lines
 from streamsvm.io.row_text import number_texts
 from streamsvm.io.source import Source
-from streamsvm.stream import open_stream
 
 
 def settings(*sets: str) -> Any:

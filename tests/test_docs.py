@@ -75,9 +75,9 @@ def test_examples(project, example):
 def test_doctests():
     import doctest
 
-    import streamsvm.stream
+    import streamsvm.reading
 
-    result = doctest.testmod(streamsvm.stream)
+    result = doctest.testmod(streamsvm.reading)
     assert result.attempted > 3 and result.failed == 0
 
 

@@ -369,7 +369,7 @@ def test_passes_are_not_exceeded(data: str) -> None:
     gap = f"{outcome.result['gap']:.2g}"
     assert warning == (
         f"warning: stopped after 7 passes at a gap of {gap}, above the tolerance of 0.001; "
-        "--passes and --time allow more"
+        "more passes or time, or scaled features, may help"
     )
 
 

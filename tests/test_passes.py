@@ -13,6 +13,7 @@ from held_out import held_out
 from libsvm_twin import collect, row, rows_of, twin
 
 from streamsvm import cache_place
+from streamsvm import passes as passes_room
 from streamsvm import shuffle as shuffle_room
 from streamsvm.batch import Batch
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
@@ -29,8 +30,9 @@ ROWS = twin(TEXT)[0]
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
-    monkeypatch.setattr(cache_room, "GROUP_ROWS", 8)
-    monkeypatch.setattr(cache_room, "GROUP_FEATURES", 40)
+    for room in (cache_room, passes_room):
+        monkeypatch.setattr(room, "GROUP_ROWS", 8)
+        monkeypatch.setattr(room, "GROUP_FEATURES", 40)
 
 
 @pytest.fixture
@@ -409,7 +411,7 @@ def test_another_sample(path, tmp_path):
 
 
 def test_other_groups(path, kept, monkeypatch):
-    monkeypatch.setattr(cache_room, "GROUP_ROWS", 9)
+    monkeypatch.setattr(passes_room, "GROUP_ROWS", 9)
     assert "group size was [8, 40] and is now [9, 40]" in refusal(kept, stream(path))
 
 

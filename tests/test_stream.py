@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from libsvm_twin import collect, row, rows_of, twin
 
+from streamsvm import open_stream
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
 from streamsvm.readers import block_plan
-from streamsvm.stream import Reading, Stream, available_cores, open_stream
+from streamsvm.stream import Reading, Stream, available_cores
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -42,6 +42,8 @@ class Wishes(NamedTuple):
     label: str | None = None
     weight: str | None = None
     classes: tuple[Any, ...] | None = None
+    labelled: bool = True  # False: no column is the label
+    counted: bool = True  # whether whole numbers with few different values are categories
 
 
 class Seen(NamedTuple):
@@ -157,7 +159,7 @@ def number_of_text(text: str) -> Any:
 
 def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], first: str | None = None) -> Recipe:
     """The recipe for a table with these columns; `first` is the label if nothing else is known of it."""
-    label = _find_label(seen, wishes, first)
+    label = _find_label(seen, wishes, first) if wishes.labelled else None
     weight = _known(wishes.weight, seen, "data.weight") if wishes.weight else _sparse_weight(seen)
     columns = []
     for name, what in seen.items():
@@ -171,7 +173,7 @@ def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], 
     recipe = Recipe(
         tuple(columns),
         label=label,
-        label_classes=_label_classes(seen[label], label, wishes.classes),
+        label_classes=_label_classes(seen[label], label, wishes.classes) if label is not None else None,
         weight=weight,
         interactions=_interactions(wishes.interactions, columns),
         hash_bits=wishes.hash_bits,
@@ -290,14 +292,16 @@ def _column(
     if wish == "categorical":
         lists = what.kind in ("wholes", "numbers", "texts")
         return [Column(name, "words" if lists else "word", number=what.kind in (*_NUMERIC, "wholes", "numbers"))]
-    return _automatic(name, what, seen, note)
+    return _automatic(name, what, seen, note, counted=wishes.counted)
 
 
-def _automatic(name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None]) -> list[Column]:
+def _automatic(
+    name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None], *, counted: bool
+) -> list[Column]:
     if name in ("indices", "values") and _is_sparse(seen):
         return [Column(name, "sparse", values="values")] if name == "indices" else []
     if what.kind == "whole":
-        category = 2 < what.distinct <= FEW and what.filled >= ENOUGH
+        category = counted and 2 < what.distinct <= FEW and what.filled >= ENOUGH
         return [Column(name, "word", number=True) if category else Column(name, "number")]
     if what.kind in _NUMERIC:
         return [Column(name, "number")]
@@ -339,8 +343,9 @@ def _interactions(given: tuple[tuple[str, ...], ...], columns: list[Column]) -> 
 
 def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
     """What was decided, on one line."""
+    label = f"; label {recipe.label}" if recipe.label is not None else ""
     if recipe.as_written:
-        note(f"features: indices and values as written, label {recipe.label}")
+        note(f"features: indices and values as written{label}")
         return
     words = {"number": "numeric", "log1p": "log1p", "bucket": "bucketized", "word": "categorical"}
     words |= {"words": "lists of categories", "text": "text", "vector": "vectors", "sparse": "sparse"}
@@ -350,7 +355,7 @@ def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
     shown = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds.items()]
     if recipe.interactions:
         shown.append(f"{len(recipe.interactions)} interactions")
-    note(f"features: {', '.join(shown)}; label {recipe.label}")
+    note(f"features: {', '.join(shown)}{label}")
 
 
 def _some(names: list[str]) -> str:

@@ -1,8 +1,8 @@
 """The cache: rows parsed once, kept as an Arrow IPC file that later passes map into memory.
 
 A cache is a sequence of record batches ("groups") with columns `label, weight, indices list<uint32>, values
-list<float>`; any Arrow tool can open it. A group takes rows up to GROUP_ROWS rows and GROUP_FEATURES features (a longer
-row is a group of its own), so groups depend on the rows alone. Labels are kept as written in the source.
+list<float>`; any Arrow tool can open it. grouped_rows.py says what makes a group. Labels are kept as written in the
+source.
 
 The schema's metadata holds the fingerprint of the source and of every option that decides what is parsed. A cache whose
 fingerprint differs is refused, naming the difference. It is written under a temporary name and renamed when complete;
@@ -24,13 +24,12 @@ from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.errors import DataError, ModelError
 from streamsvm.io.arrow_file import GroupFile
 from streamsvm.io.files import sync_directory
+from streamsvm.io.grouped_rows import GROUP_FEATURES, GROUP_ROWS, GroupedRows
 from streamsvm.io.urls import reason
 from streamsvm.jit import quick
 
 FORMAT = "streamsvm-cache"
 FORMAT_VERSION = 1
-GROUP_ROWS = 8192
-GROUP_FEATURES = 1 << 20
 MOST_CLASSES = 10_000
 
 Fingerprint = dict[str, Any]
@@ -266,11 +265,12 @@ def is_cache(path: Path) -> bool:
     return bool(metadata.get(b"format") == FORMAT.encode())
 
 
-class Cache:
+class Cache(GroupedRows):
     """A complete cache file, mapped into memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.shown = str(path)
         try:
             self._map = pa.memory_map(str(path))
             self._reader = pa.ipc.open_file(self._map)
@@ -296,25 +296,8 @@ class Cache:
     def groups(self) -> int:
         return int(self._reader.num_record_batches)
 
-    def starts(self) -> Int64s:
-        """The number of the first row of each group, and at the end that of all rows."""
-        return self._edges
-
-    def first_rows(self) -> Int64s:
-        """The number, in the source, of the first row of each group."""
-        return self._edges[:-1]
-
-    def groups_from(self, row: int) -> tuple[int, int]:
-        """The group that holds a row, and the row's place in it; the number of groups, and 0, after the last row."""
-        rows = int(self._edges[-1])
-        if not 0 <= row <= rows:
-            raise ModelError(f"{self.path}: row {row} is asked for, but the cache has {rows}; delete it and run again")
-        group = int(np.searchsorted(self._edges, row, side="right")) - 1
-        return group, row - int(self._edges[group])
-
     @cached_property
-    def _edges(self) -> Int64s:
-        """The first row of each group, and the number of all rows."""
+    def edges(self) -> Int64s:
         rows = [self._record(number).num_rows for number in range(self.groups)]
         edges = np.cumsum([0, *rows], dtype=np.int64)
         edges.flags.writeable = False
@@ -325,14 +308,14 @@ class Cache:
 
         Any thread may ask.
         """
-        batch = self._load(number)
+        batch = self._marks(number)
         if number not in self._sound:
             if not _increasing(batch):
                 raise ModelError(f"{self.path}: group {number} of the cache is damaged; delete it and run again")
             self._sound.add(number)
         return batch
 
-    def _load(self, number: int) -> Batch:
+    def _marks(self, number: int) -> Batch:
         record = self._record(number)
         try:
             record.validate()
@@ -361,25 +344,6 @@ class Cache:
 
     def _damaged(self, number: int, error: Exception) -> ModelError:
         return ModelError(f"{self.path}: group {number} of the cache is damaged ({reason(error)})")
-
-    def summary(self) -> tuple[int, int, dict[float, float]]:
-        """Rows, features, and for each label the weight of its rows, added up in double, in the order of the rows.
-
-        Labels and weights are read once, the features themselves not at all.
-        """
-        rows = features = 0
-        known, totals = np.empty(0, np.float32), np.empty(0, np.float64)
-        for number in range(self.groups):
-            batch = self._load(number)
-            rows += batch.rows
-            features += batch.features
-            row = add_weights(batch.labels, batch.weights, 0, known, totals)
-            while row >= 0:
-                label = batch.labels[row] + np.float32(0.0)  # -0 is 0
-                place = np.searchsorted(known, label)
-                known, totals = np.insert(known, place, label), np.insert(totals, place, 0.0)
-                row = add_weights(batch.labels, batch.weights, row, known, totals)
-        return rows, features, dict(zip(known.tolist(), totals.tolist(), strict=True))
 
     def refuse_if_stale(self, expected: Fingerprint | None) -> None:
         """ModelError when this is not a cache of what `expected` describes."""
@@ -428,27 +392,6 @@ def sound_numbers(labels, weights):
     for i in range(len(labels)):
         sound &= (np.abs(labels[i]) < np.inf) & (weights[i] >= 0.0) & (weights[i] < np.inf)
     return sound
-
-
-@quick
-def add_weights(labels, weights, first, known, totals):
-    """Add the weights of rows from `first` on to the totals of their labels, of which the sorted `known` ones have one.
-
-    Returns the first row whose label is not known, or -1.
-    """
-    for i in range(first, len(labels)):
-        label = labels[i]
-        low, high = 0, len(known)
-        while low < high:
-            middle = (low + high) // 2
-            if known[middle] < label:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(known) or known[low] != label:
-            return i
-        totals[low] += weights[i]
-    return -1
 
 
 def _difference(stored: Fingerprint, expected: Fingerprint) -> str:

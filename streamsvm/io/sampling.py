@@ -1,6 +1,7 @@
 """The first rows of a table as Python values, to find out what its columns are."""
 
 import json
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -30,21 +31,42 @@ def first_records(part: Part, format: str) -> tuple[Columns, dict[str, str]]:
         kinds = {name: _kind(kind) for name, kind in leaves(schema)}
     except UnicodeDecodeError as error:
         raise SourceError(f"{part.shown}: the file is damaged: {reason(error)}") from error
-    columns: Columns = {name: [] for name in kinds}
-    rows = max(20, min(ROWS, CELLS // max(len(kinds), 1)))
+    rows = _enough(len(kinds))
     if format == "parquet":
         pieces = parquet_pieces(part, schema.names, frozenset(), rows)
     else:
         pieces = arrow_pieces(part, schema.names, rows)
-    for piece in pieces:
-        _refuse_damaged(piece.record, part)
+
+    def sound() -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            _refuse_damaged(piece.record, part)
+            yield piece.record
+
+    return _first_rows(sound(), kinds), kinds
+
+
+def first_values(records: list[pa.RecordBatch]) -> tuple[Columns, dict[str, str]]:
+    """The same of records in memory, of which there is one at least."""
+    kinds = {name: _kind(kind) for name, kind in leaves(records[0].schema)}
+    return _first_rows(iter(records), kinds), kinds
+
+
+def _enough(columns: int) -> int:
+    """How many rows are looked at."""
+    return max(20, min(ROWS, CELLS // max(columns, 1)))
+
+
+def _first_rows(records: Iterator[pa.RecordBatch], kinds: dict[str, str]) -> Columns:
+    columns: Columns = {name: [] for name in kinds}
+    rows = _enough(len(kinds))
+    for record in records:
         for name, kind in kinds.items():
             if kind not in ("time", "other"):
-                columns[name] += _values(column_of(piece.record.slice(0, rows), name))
-        rows -= piece.record.num_rows
+                columns[name] += _values(column_of(record.slice(0, rows), name))
+        rows -= record.num_rows
         if rows <= 0:
             break
-    return columns, kinds
+    return columns
 
 
 def _refuse_damaged(record: pa.RecordBatch, part: Part) -> None:

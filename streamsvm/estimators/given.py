@@ -1,0 +1,168 @@
+"""What users of scikit-learn give, as rows: arrays, sparse matrices and frames; labels, classes and weights."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from streamsvm.array_rows import dense_rows, sparse_rows
+from streamsvm.batch import Batch
+from streamsvm.classes import ClassLabel, ClassMap, whole
+from streamsvm.config import load_settings
+from streamsvm.dialects import frame_plan
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.features.recipe import Recipe
+from streamsvm.frames import FrameReader
+from streamsvm.io.frames import is_frame, only_numbers, records_of
+from streamsvm.progress import Progress
+from streamsvm.stream import UNKNOWN, Features
+from streamsvm.tables import TableDialect
+
+Array = npt.NDArray[Any]
+Wishes = Mapping[str, Any] | None  # what becomes of the columns of a frame, as `features:` in a config
+
+
+def read_first(estimator: Any, X: Any, wishes: Wishes, note: Callable[[str], None]) -> tuple["Reader", Batch]:  # noqa: N803
+    """The rows of what is given first, without labels, and how all that follows is read."""
+    if is_frame(X) and (wishes or not only_numbers(X)):
+        overrides = {f"features.{name}": value for name, value in (wishes or {}).items()}
+        records = records_of(X)
+        plan = frame_plan(load_settings(overrides=overrides, environ={}), records, note)
+        assert isinstance(plan.dialect, TableDialect)
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+        columns = ColumnReader(plan.dialect, plan.features)
+        return columns, columns.rows(records)
+    matrix = MatrixReader()
+    return matrix, matrix.read(estimator, X, reset=True)
+
+
+def reader_of(recipe: Mapping[str, Any]) -> "Reader":
+    """How to read what comes after learning, by the recipe that a model keeps."""
+    if recipe.get("format") == "table":
+        dialect = TableDialect("arrow", Recipe.of_model(dict(recipe)), labelled=False)
+        return ColumnReader(dialect, Features(dict(recipe)))
+    if recipe.get("format") == "vw" or recipe.get("hash_bits"):
+        raise ModelError("the model has hashed names or indices: use streamsvm predict, or open_stream(model=...)")
+    return MatrixReader()
+
+
+class MatrixReader:
+    """Arrays, sparse matrices and frames of numbers: a column is an index."""
+
+    features = UNKNOWN
+
+    def read(self, estimator: Any, X: Any, *, reset: bool) -> Batch:  # noqa: N803
+        X = validate_data(  # noqa: N806
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
+        )
+        width = X.shape[1]
+        self.features = Features({"format": "libsvm", "hash_bits": None, "dim": width}, width)
+        return dense_rows(X) if isinstance(X, np.ndarray) else sparse_rows(X)
+
+
+class ColumnReader:
+    """Frames whose columns are looked up by name."""
+
+    def __init__(self, dialect: TableDialect, features: Features) -> None:
+        self.dialect = dialect
+        self.features = features
+        self._reader = FrameReader(dialect)
+
+    def read(self, estimator: Any, X: Any, *, reset: bool) -> Batch:  # noqa: N803
+        if not is_frame(X):
+            raise DataError("the model was learned from named columns: give a frame (pandas, polars) that has them")
+        return self.rows(records_of(X))
+
+    def rows(self, records: list[Any]) -> Batch:
+        return self._reader.rows(records)
+
+
+Reader = MatrixReader | ColumnReader
+
+
+class Again:
+    """Batches that can be had again and again, made anew each time."""
+
+    def __init__(self, make: Callable[[Iterable[Any]], Iterator[Batch]], source: Iterable[Any]) -> None:
+        self._make = make
+        self._source = source
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._make(self._source)
+
+
+class Told:
+    """Warnings are Python's; what else is told is printed if it is wanted."""
+
+    def __init__(self, verbose: int) -> None:
+        self._verbose = verbose
+
+    def note(self, text: str) -> None:
+        if text.startswith("warning: "):
+            kind = ConvergenceWarning if "tolerance" in text else UserWarning
+            warnings.warn(text.removeprefix("warning: "), kind, stacklevel=2)
+        elif self._verbose:
+            print(text, file=sys.stderr, flush=True)
+
+    def progress(self, now: Progress) -> None:
+        pass
+
+
+@contextmanager
+def as_value_errors() -> Iterator[None]:
+    """What is wrong with parameters and rows is a ValueError to scikit-learn."""
+    try:
+        yield
+    except (ConfigError, DataError, ModelError) as error:
+        raise ValueError(str(error)) from error
+
+
+def whole_name(name: Any) -> ClassLabel:
+    """A class as a model has it: a number as a number, everything else as text."""
+    if isinstance(name, (bool, np.bool_, int, np.integer, float, np.floating)):
+        return whole(float(name))
+    return str(name)
+
+
+def class_names(classes: Array) -> list[ClassLabel]:
+    """The classes as a model has them; those that single precision cannot tell apart are texts."""
+    names = [whole_name(name) for name in classes]
+    try:
+        ClassMap(names)
+    except ConfigError:
+        return [f"class {name}" for name in classes]
+    return names
+
+
+def codes_among(y: Array, classes: Array) -> Array:
+    """The place of each label among the sorted classes; DataError if one is not there."""
+    places = np.searchsorted(classes, y)
+    wrong = classes[np.minimum(places, len(classes) - 1)] != y
+    if wrong.any():
+        shown = ", ".join(map(str, classes[:10]))
+        raise DataError(
+            f"row {int(np.argmax(wrong)) + 1}: label {y[np.argmax(wrong)]} is not among the classes {shown}"
+        )
+    return places
+
+
+def labelled(rows: Batch, numbers: Array, weights: Array) -> Batch:
+    if len(numbers) != rows.rows:
+        raise DataError(f"there are {rows.rows} rows and {len(numbers)} labels")
+    return rows._replace(labels=np.asarray(numbers, np.float32), weights=np.asarray(weights, np.float32))
+
+
+def weights_of(given: Any, X: Any, rows: Batch) -> Array:  # noqa: N803
+    """Weights of rows, none of them negative."""
+    if given is None:
+        return rows.weights
+    if np.isscalar(given):
+        return np.full(rows.rows, given, np.float32)
+    weights: Array = _check_sample_weight(given, X, ensure_non_negative=True)
+    return weights
