@@ -48,6 +48,16 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
 
     It goes on from its checkpoint, if there is one. Ctrl-C and SIGTERM raise `interrupts.Interrupted`, a
     KeyboardInterrupt, after a last checkpoint.
+
+    >>> import gzip, pathlib, tempfile
+    >>> from streamsvm import follow, load_settings
+    >>> home = pathlib.Path(tempfile.mkdtemp())
+    >>> lines = gzip.decompress(pathlib.Path("examples/data/a9a.train.svm.gz").read_bytes())
+    >>> _ = (home / "clicks.log").write_bytes(lines)
+    >>> given = {"data.train": str(home / "clicks.log"), "output.model": str(home / "live.safetensors")}
+    >>> given |= {"follow.until_idle": True, "follow.idle": "0.2s"}
+    >>> follow(load_settings(overrides=given)).result["examples"]
+    32561
     """
     started = time.perf_counter()
     settings = follow_settings(settings)

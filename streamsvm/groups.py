@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.errors import SourceError
+from streamsvm.interrupts import check
 from streamsvm.pool import Tokens, ordered
 
 AHEAD = 2  # groups for each thread that are worked on, or wait for their turn
@@ -96,6 +97,10 @@ class Groups(ABC):
                 raise
             return work(number, batch)
 
+        if len(asked) == 1:  # threads would take longer to start than a small group takes
+            check()
+            yield read_and_work(asked[0])
+            return
         with closing(ordered(produce, read_and_work, tokens, self.threads)) as results:
             for result in results:
                 yield result

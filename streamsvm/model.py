@@ -34,6 +34,16 @@ class Model:
     """A linear model: score = weights . x + bias; a positive score means the second class.
 
     With more than two classes there is a score for each, and the largest one means its class.
+
+    >>> import numpy as np
+    >>> from streamsvm import Model
+    >>> from streamsvm.batch import Batch
+    >>> model = Model(np.array([0, 2, -1], np.float32), 0.5, ["no", "yes"], "hinge")
+    >>> rows = Batch(np.array([0, 1, 2]), *(np.array(a, t) for a, t in (([1, 2], "u4"), ([1, 3], "f4"), ([0, 0], "f4"),
+    ...     ([1, 1], "f4"))))
+    >>> scores = model.scores(rows)
+    >>> scores.tolist(), [model.class_text(code) for code in model.codes(scores)]
+    ([2.5, -2.5], ['yes', 'no'])
     """
 
     weights: Float32s  # [index], or [index, class]
@@ -154,6 +164,16 @@ def load_model(url: str, note: Callable[[str], None] = _warn) -> Model:
     """Read a model, or that of a checkpoint; ModelError says why if it is truncated, damaged, foreign or too new.
 
     Of a directory of checkpoints the newest is taken; if it is damaged, `note` is told, and the one before it is taken.
+
+    >>> import os, tempfile
+    >>> from streamsvm import load_model, load_settings, open_stream, train
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> given = {"data.train": "examples/data/a9a.train.svm.gz", "output.model": path}
+    >>> _ = train(load_settings(overrides=given))
+    >>> model = load_model(path)
+    >>> batch = next(iter(open_stream("examples/data/a9a.test.svm.gz", model=model)))
+    >>> model.classes, model.codes(model.scores(batch))[:8].tolist()
+    ([-1, 1], [0, 0, 0, 1, 0, 0, 0, 1])
     """
     content, shown = read_newest(url, (MODEL, CHECKPOINT), note)
     return model_of(content, shown)

@@ -90,7 +90,13 @@ class Tally:
 
 
 class Stream:
-    """Batches of a source, with labels as they are written in it."""
+    """Batches of a source, with labels as they are written in it.
+
+    >>> from streamsvm import open_stream
+    >>> stream = open_stream("examples/data/a9a.train.svm.gz", limit=1000)
+    >>> sum(batch.rows for batch in stream), stream.tally.rows, stream.repeatable
+    (1000, 1000, True)
+    """
 
     def __init__(
         self,

@@ -59,6 +59,15 @@ def train(
 
     With `settings.checkpoint` a run that was killed can go on later, and ends with the same model. Ctrl-C and SIGTERM
     raise `interrupts.Interrupted`, a KeyboardInterrupt, between two batches, then after a last checkpoint.
+
+    >>> from streamsvm import load_settings, open_stream, train
+    >>> given = {"data.train": "examples/data/a9a.train.svm.gz", "output.model": None}
+    >>> model, result = train(load_settings(overrides=given))
+    >>> f"{result['examples']:,} examples, error {100 * result['error']:.1f} %, {model.dim} weights"
+    '32,561 examples, error 16.2 %, 124 weights'
+    >>> exact = train(load_settings(overrides={**given, "solver": "dcd", "penalty.C": 1.0}))
+    >>> exact.result["gap"] <= 1e-3  # proven
+    True
     """
     started = time.perf_counter()
     settings = with_rows_to_judge(chosen_solver(settings, listener, data), listener.note)

@@ -65,6 +65,12 @@ def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
     """Try every candidate that `settings.tune` describes, save the best model, evaluate it on the test data.
 
     With `settings.checkpoint` a search that was killed can go on later, as `train` can.
+
+    >>> from streamsvm import load_settings, tune
+    >>> given = {"data.train": "examples/data/a9a.train.svm.gz", "output.model": None, "tune.candidates": 4}
+    >>> model, result = tune(load_settings(overrides=given))
+    >>> len(result["candidates"]), result["l2"] in [candidate["l2"] for candidate in result["candidates"]]
+    (4, True)
     """
     if not settings.data.holdout:
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"holdout": DEFAULT_HOLDOUT})})

@@ -68,7 +68,7 @@ ROOMS = {
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
     "io/names_file": {"errors", "io/files"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
-    "groups": SMALL | {"pool"},
+    "groups": SMALL | {"interrupts", "pool"},
     "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
     "features": SMALL | {"cells", "hashing", "rows"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},

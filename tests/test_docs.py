@@ -72,13 +72,24 @@ def test_examples(project, example):
     assert "identical, bit for bit: True" in done.stdout or "test error 1" in done.stdout
 
 
-def test_doctests():
+def test_doctests(monkeypatch):
+    """Every example in a docstring is true, and every public function and class has one."""
     import doctest
+    import importlib
+    import pkgutil
 
-    import streamsvm.reading
+    import streamsvm
 
-    result = doctest.testmod(streamsvm.reading)
-    assert result.attempted > 3 and result.failed == 0
+    monkeypatch.chdir(ROOT)
+    tried = {}
+    for module in pkgutil.walk_packages(streamsvm.__path__, "streamsvm."):
+        if ">>> " in (ROOT / (module.name.replace(".", "/") + ("/__init__.py" if module.ispkg else ".py"))).read_text():
+            result = doctest.testmod(importlib.import_module(module.name))
+            assert result.failed == 0, module.name
+            tried[module.name] = result.attempted
+    assert sum(tried.values()) > 40
+    unshown = {name for name in streamsvm.__all__ if ">>> " not in (getattr(streamsvm, name).__doc__ or "")}
+    assert unshown == {"Settings", "__version__"}
 
 
 def test_every_solver_and_loss_is_documented():

@@ -78,6 +78,11 @@ def load_settings(
     errors; `fetch` reads a file that is a url.
 
     Raises one ConfigError with one line per mistake: `conf.yaml:12: solver.passes: must be at least 1 (got 0)`.
+
+    >>> from streamsvm import load_settings
+    >>> settings = load_settings(["configs/quickstart.yaml"], overrides={"solver.passes": 3}, sets=["run.seed=7"])
+    >>> settings.solver.passes, settings.run.seed, settings.data.train
+    (3, 7, ('examples/data/a9a.train.svm.gz',))
     """
     problems = Problems()
     variables = os.environ if environ is None else environ
