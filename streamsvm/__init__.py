@@ -10,7 +10,9 @@ The rooms, in the order data travels:
                     what hashed features are called); hashing has the hash that all formats share
     readers         which of these a source needs; dialects decides that, once for training and by the model ever after
     pool, stream    several threads parse, batches come out in order; shuffle mixes them on the way
+    memory_stream   batches that are in memory, or that somebody else makes (array_rows, frames)
     io/cache        batches -> an Arrow file that later passes map into memory; passes decides which pass reads what
+                    (io/grouped_rows: rows in memory are their own cache)
     feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/scaling),
                     which rows are held out (holdout)
     groups          all rows of finite data, for solvers that go over them again and again (cached_groups)
@@ -23,11 +25,12 @@ The rooms, in the order data travels:
     io/log_source   logs that are still being written: io/follow reads them, io/logs has the files of each through its
                     rotations, io/marks how far each was read and what it is known by
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
-                    at once, following that of logs without an end, with recent figures, drift and exposition (runs has
-                    what they share); config says what they may be (reading turns it into streams),
-                    cli shows them
+                    at once, following that of logs without an end, with recent figures, drift and exposition,
+                    incremental that of batches given by hand (runs has what they share)
+    config          what all of this may be; reading turns it into streams
+    cli, estimators who asks for it: the command line, and users of scikit-learn
 
-    >>> from streamsvm import follow, load_model, open_stream, train, tune
+    >>> from streamsvm import StreamSVC, follow, load_model, open_stream, train, tune
 """
 
 from typing import TYPE_CHECKING, Any

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
+README = PAGES["README.md"]
 
 
 @pytest.fixture
@@ -29,21 +30,23 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language, page=README):
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 @pytest.mark.timeout(900)  # where nothing is compiled yet, every command compiles its kernels
 @pytest.mark.skipif(os.name != "posix", reason="shell")
-def test_readme_commands(project):
-    lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
-    assert len(lines) >= 6
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if "```sh" in text])
+def test_commands(project, page):
+    lines = [line for block in blocks("sh", PAGES[page]) for line in block.splitlines() if line.strip()]
     for line in lines:
         line = line.removeprefix("pip install . && ")
         done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, (line, done.stderr)
-    assert len((project / "out/scores.txt").read_text().splitlines()) == 16281
-    assert len((project / "out/labels.txt").read_text().splitlines()) == 16281
+    if page == "README.md":
+        assert len(lines) >= 6
+        assert len((project / "out/scores.txt").read_text().splitlines()) == 16281
+        assert len((project / "out/labels.txt").read_text().splitlines()) == 16281
 
 
 def test_readme_output_is_what_is_printed(project):
@@ -57,8 +60,10 @@ def test_readme_output_is_what_is_printed(project):
     assert next(line for line in shown if line.startswith("step size")) in done.stderr.splitlines()
 
 
-def test_readme_python(project):
-    code = "\n".join(blocks("python"))
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if "```python" in text])
+def test_python(project, page):
+    (project / "out").mkdir()
+    code = "\n".join(blocks("python", PAGES[page]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -90,6 +95,17 @@ def test_doctests(monkeypatch):
     assert sum(tried.values()) > 40
     unshown = {name for name in streamsvm.__all__ if ">>> " not in (getattr(streamsvm, name).__doc__ or "")}
     assert unshown == {"Settings", "__version__"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    home = ROOT if page == "README.md" else ROOT / "docs"
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[page])
+    assert all((home / target).exists() for target in targets if "://" not in target), targets
+
+
+def test_every_page_can_be_found():
+    assert all(f"docs/{name}" in README for name in PAGES if name != "README.md")
 
 
 def test_every_solver_and_loss_is_documented():
