@@ -169,13 +169,14 @@ def load_model(url: str, note: Callable[[str], None] = _warn) -> Model:
 
 def _of_liblinear(found: LiblinearModel, shown: str) -> Model:
     """A model that LIBLINEAR has trained, in single precision; of two classes its first label is the positive one."""
+    order = slice(None, None, -1 if len(found.labels) == 2 else None)
     weights = np.zeros((len(found.weights) + 1, found.columns), np.float32)  # its indices begin with 1
-    weights[1:] = found.weights
+    weights[1:] = found.weights[:, order]
     many = found.columns > 1
     return Model(
         weights=weights if many else weights[:, 0],
-        bias=found.bias if many else float(found.bias[0]),
-        classes=list(found.labels if many else found.labels[::-1]),
+        bias=found.bias[order] if many else float(found.bias[0]),
+        classes=list(found.labels[order]),
         loss=TYPES[found.type].loss,
         rule=TYPES[found.type].rule,
         recipe={"format": "libsvm", "hash_bits": None, "dim": None},

@@ -4,7 +4,8 @@ LIBLINEAR counts features from 1, so index 0 has no place there: a model of LIBS
 refused, unless `zero_based` asks for every index to be one higher. Features of tables are one higher always. The bias,
 penalised or free, is that of a constant feature 1 (`-B 1`). Thresholds are taken off the bias: the labels are those of
 the model, the decision values lower by the thresholds. Probabilities by calibration have no place; those of the
-logistic loss are LIBLINEAR's own (`-b 1`). io/liblinear_text.py has the format; `load_model` reads it.
+logistic loss are LIBLINEAR's own (`-b 1`). Where each of two classes has a score, their difference is written.
+io/liblinear_text.py has the format; `load_model` reads it.
 """
 
 import warnings
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from streamsvm.batch import Float64s
+from streamsvm.batch import Float32s, Float64s
 from streamsvm.errors import ModelError
 from streamsvm.exchange.columns import features_of, first_index
 from streamsvm.io.files import written_atomically
@@ -20,6 +21,7 @@ from streamsvm.io.liblinear_text import LARGEST_SIZE, LiblinearModel, write_libl
 from streamsvm.model import Model
 
 Note = Callable[[str], None]
+Floats = Float32s | Float64s
 TYPE_OF = {
     ("squared_hinge", "l2"): "L2R_L2LOSS_SVC",
     ("hinge", "l2"): "L2R_L1LOSS_SVC_DUAL",
@@ -46,15 +48,22 @@ def to_liblinear(model: Model, *, zero_based: bool | None = None, note: Note = _
     weights = model.weights[first:]
     if weights.size > LARGEST_SIZE - len(model.classes):
         raise ModelError(f"{weights.size:,} weights are more than LIBLINEAR can have ({LARGEST_SIZE:,})")
-    labels = _labels(model)
+    labels, bias = _labels(model), _offsets(model, note)
     kind = _type_for(model, note)
     if model.calibration is not None:
         instead = "; its -b 1 has those of the logistic loss instead" if model.loss == "logistic" else ""
         note(f"the probabilities by {model.calibration.kind} are left out: LIBLINEAR has no place for them{instead}")
-    bias = _offsets(model, note)
-    return LiblinearModel(
-        kind, labels if model.many else labels[::-1], weights if model.many else weights[:, None], bias
-    )
+    if not model.many:
+        return LiblinearModel(kind, labels[::-1], weights[:, None], bias)
+    if len(labels) == 2:
+        return LiblinearModel(kind, labels[::-1], _opposites(weights), _opposites(bias))
+    return LiblinearModel(kind, labels, weights, bias)
+
+
+def _opposites(scores: Floats) -> Float64s:
+    """Of two classes LIBLINEAR looks at the sign of the first score alone: half the difference, and its opposite."""
+    half = (scores[..., 1].astype(np.float64) - scores[..., 0]) / 2.0
+    return np.stack([half, -half], axis=-1)
 
 
 def _first_index(model: Model, zero_based: bool | None, note: Note) -> int:
@@ -83,10 +92,13 @@ def _type_for(model: Model, note: Note) -> str:
     """The solver type with this loss and penalty; one with the same scores if there is none."""
     two = model.many and len(model.classes) == 2
     if two or (model.many and model.rule == "crammer_singer"):
+        has = "half the difference of the two scores" if two else "the same scores"
+        lost = ", but no probabilities" if model.loss == "logistic" else ""
         if model.loss != "hinge" or model.rule != "crammer_singer":
-            what = "two scores for two classes" if two else f"{model.rule} with {model.loss}"
-            lost = ", but no probabilities" if model.loss == "logistic" else ""
-            note(f"LIBLINEAR has no type for {what}: written as MCSVM_CS, which has the same scores{lost}")
+            what = f"{model.rule} with {model.loss}"
+            note(f"LIBLINEAR has no type for {what}: written as MCSVM_CS, which has {has}{lost}")
+        elif two and not np.array_equal(model.weights[:, 0], -model.weights[:, 1]):
+            note(f"LIBLINEAR has {has} of two classes")
         return "MCSVM_CS"
     penalty = "l1" if model.provenance.get("l1") and not model.provenance.get("l2") else "l2"
     kind = TYPE_OF.get((model.loss, penalty))

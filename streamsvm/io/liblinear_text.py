@@ -8,6 +8,7 @@
     w
     0.25 ...                       a number for each class; of two classes for the first alone (but MCSVM_CS for both)
 
+Of two classes with a score each (MCSVM_CS) LIBLINEAR looks at the sign of the first; the second is its opposite.
 Numbers are written so that reading gives the same ones. Whatever a file says of its size is compared with its length
 before memory is taken for it. It must end with a line end: a last number that was cut off would look like another one.
 """
@@ -60,7 +61,7 @@ class LiblinearModel(NamedTuple):
 
     type: str  # one of TYPES
     labels: list[int]
-    weights: Float32s  # [index - 1, column]
+    weights: Float32s | Float64s  # [index - 1, column]
     bias: Float64s  # [column]
 
     @property
@@ -106,11 +107,9 @@ def read_liblinear(content: bytes, shown: str) -> LiblinearModel:
     for numbers in _numbers(content, head.end, shown):
         if found + len(numbers) > flat.size:
             raise ModelError(f"{shown}: damaged: it has more than {rows:,} x {columns:,} weights")
-        flat[found : found + len(numbers)] = numbers
-        tail = numbers[max(0, flat.size - columns - found) :]  # as far as they are those of the last feature
-        if len(tail):
-            first = found + len(numbers) - len(tail) - (flat.size - columns)
-            last[first : first + len(tail)] = tail
+        with np.errstate(over="ignore"):
+            flat[found : found + len(numbers)] = numbers
+        last = np.concatenate([last, numbers[-columns:]])[-columns:]  # in full: they may be those of the bias
         found += len(numbers)
     if found < flat.size:
         raise ModelError(f"{shown}: truncated: it has {found:,} of {rows:,} x {columns:,} weights")
