@@ -208,7 +208,7 @@ def predict(
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write scores; in a table, beside the labels.")] = False,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Write the probability of the second class (logistic models).")
+        bool, typer.Option("--probabilities", help="Write probabilities; of two classes that of the second.")
     ] = False,
     format: Format = None,
     on_bad_row: OnBadRow = None,
