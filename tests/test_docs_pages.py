@@ -122,5 +122,5 @@ def test_flags_and_settings_that_a_page_names_exist(page: Path) -> None:
 def test_pages_are_written_as_the_rest() -> None:
     for page in [*PAGES, ROOT / "docs/cli.md"]:
         text = page.read_text(encoding="utf-8")
-        prose = [line for line in text.splitlines() if not line.startswith("|")]
-        assert max(map(len, prose)) <= 140 and text.endswith("\n") and "\t" not in text, page.name
+        prose = [line for line in text.splitlines() if not line.startswith(("|", "streamsvm "))]
+        assert max(map(len, prose)) <= 120 and text.endswith("\n") and "\t" not in text, page.name

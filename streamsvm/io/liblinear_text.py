@@ -222,7 +222,7 @@ def write_liblinear(model: LiblinearModel, write: Callable[[bytes], Any]) -> Non
         "w",
     ]
     write(("\n".join(lines) + "\n").encode())
-    rows = max(1, PIECE // model.columns)
+    rows = max(1, (PIECE >> 4) // model.columns)
     for first in range(0, len(model.weights), rows):
         write(_rows_text(model.weights[first : first + rows].astype(np.float64)))
     if biased:
@@ -230,8 +230,7 @@ def write_liblinear(model: LiblinearModel, write: Callable[[bytes], Any]) -> Non
 
 
 def _rows_text(rows: Float64s) -> bytes:
-    return "".join(" ".join(map(_shortest, row)) + " \n" for row in rows.tolist()).encode()
-
-
-def _shortest(number: float) -> str:
-    return repr(number).removesuffix(".0")
+    """A line for each row, with the shortest numerals that are read as the same numbers, and a blank after each."""
+    line = "%r " * rows.shape[1] + "\n"
+    text = (line * len(rows)) % tuple(rows.ravel().tolist())
+    return text.replace(".0 ", " ").encode()
