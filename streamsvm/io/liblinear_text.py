@@ -232,5 +232,5 @@ def write_liblinear(model: LiblinearModel, write: Callable[[bytes], Any]) -> Non
 def _rows_text(rows: Float64s) -> bytes:
     """A line for each row, with the shortest numerals that are read as the same numbers, and a blank after each."""
     line = "%r " * rows.shape[1] + "\n"
-    text = (line * len(rows)) % tuple(rows.ravel().tolist())
+    text: str = (line * len(rows)) % tuple(rows.ravel().tolist())
     return text.replace(".0 ", " ").encode()
