@@ -6,7 +6,8 @@ and there is a bias for each class. Where features were scaled in training there
 one factor for each index). The weights belong to features as written in the data all the same: the factors are
 multiplied into them, so that nobody who predicts needs to know; `scale` is kept for those who learn on. What makes
 probabilities of scores has tensors that begin with `calibration.`, and thresholds that were chosen are `thresholds`.
-A checkpoint holds the same tensors and metadata beside its own, and so is a model too.
+A checkpoint holds the same tensors and metadata beside its own, and so is a model too. Models that LIBLINEAR has
+written as text (io/liblinear_text.py) are read as well.
 """
 
 import json
@@ -22,8 +23,10 @@ from streamsvm.calibration import Calibration, logistic
 from streamsvm.classes import ClassLabel, ClassMap, shown_label
 from streamsvm.errors import ModelError
 from streamsvm.io import tensors
-from streamsvm.io.files import written_atomically
+from streamsvm.io.files import is_directory, read_whole, written_atomically
 from streamsvm.io.generations import CHECKPOINT, read_newest
+from streamsvm.io.liblinear_text import TYPES, LiblinearModel, is_liblinear, read_liblinear
+from streamsvm.io.urls import redact_url
 from streamsvm.scoring import Offset, codes_of, score_rows
 
 MODEL = tensors.Kind("streamsvm-model", 1, "model")
@@ -164,6 +167,7 @@ def load_model(url: str, note: Callable[[str], None] = _warn) -> Model:
     """Read a model, or that of a checkpoint; ModelError says why if it is truncated, damaged, foreign or too new.
 
     Of a directory of checkpoints the newest is taken; if it is damaged, `note` is told, and the one before it is taken.
+    A file that begins as LIBLINEAR's models do is read as one.
 
     >>> import os, tempfile
     >>> from streamsvm import load_model, load_settings, open_stream, train
@@ -175,8 +179,29 @@ def load_model(url: str, note: Callable[[str], None] = _warn) -> Model:
     >>> model.classes, model.codes(model.scores(batch))[:8].tolist()
     ([-1, 1], [0, 0, 0, 1, 0, 0, 0, 1])
     """
-    content, shown = read_newest(url, (MODEL, CHECKPOINT), note)
-    return model_of(content, shown)
+    if is_directory(url):
+        return model_of(*read_newest(url, (MODEL, CHECKPOINT), note))
+    content, shown = read_whole(url), redact_url(url)
+    if is_liblinear(content):
+        return _of_liblinear(read_liblinear(content, shown), shown)
+    return model_of(tensors.load(content, shown, (MODEL, CHECKPOINT)), shown)
+
+
+def _of_liblinear(found: LiblinearModel, shown: str) -> Model:
+    """A model that LIBLINEAR has trained, in single precision; of two classes its first label is the positive one."""
+    order = slice(None, None, -1 if len(found.labels) == 2 else None)
+    weights = np.zeros((len(found.weights) + 1, found.columns), np.float32)  # its indices begin with 1
+    weights[1:] = found.weights[:, order]
+    many = found.columns > 1
+    return Model(
+        weights=weights if many else weights[:, 0],
+        bias=found.bias[order] if many else float(found.bias[0]),
+        classes=list(found.labels[order]),
+        loss=TYPES[found.type].loss,
+        rule=TYPES[found.type].rule,
+        recipe={"format": "libsvm", "hash_bits": None, "dim": None},
+        provenance={"liblinear": found.type, "sources": [shown]},
+    )
 
 
 def model_of(content: tensors.Content, shown: str) -> Model:

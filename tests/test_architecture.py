@@ -32,8 +32,9 @@ DOORS = {
     "rich": ("cli/",),
     "safetensors": ("io/tensors.py",),
     "prometheus_client": ("exposition.py",),
-    "sklearn": ("estimators/",),
+    "sklearn": ("estimators/", "exchange/scikit_learn.py"),
     "scipy": ("estimators/",),
+    "onnx": ("exchange/onnx_graph.py",),
     "numpy": ("",),
 }
 
@@ -67,6 +68,7 @@ ROOMS = {
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
     "io/names_file": {"errors", "io/files"},
+    "io/liblinear_text": {"batch", "errors"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
     "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
@@ -81,12 +83,13 @@ ROOMS = {
     "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
-    | {"io", "io/files", "io/generations", "io/names_file", "io/tensors", "classes"}
+    | {"io", "io/files", "io/generations", "io/liblinear_text", "io/names_file", "io/tensors", "io/urls", "classes"}
     | {"calibration", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
     "metrics": SMALL | {"classes", "losses"},
     "evaluate": SMALL | {"losses", "metrics", "model", "stream", "tables"},
+    "exchange": SMALL | {"calibration", "features", "io/files", "io/liblinear_text", "model", "version"},
     "weight_names": SMALL | {"features", "io/names_file", "model"},
     "config": {"errors", "io/urls"},
     "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},
@@ -189,6 +192,7 @@ ROOMS = {
         "config",
         "converting",
         "evaluate",
+        "exchange",
         "inspecting",
         "predicting",
         "stream",

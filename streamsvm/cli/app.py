@@ -11,6 +11,8 @@ import typer
 from streamsvm import __version__
 from streamsvm.cli.config_commands import config_app
 from streamsvm.cli.convert import EPILOG, convert
+from streamsvm.cli.export import EPILOG as EXPORTS
+from streamsvm.cli.export import export
 from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_from, with_flags
 from streamsvm.cli.follow import EXAMPLES, follow
 from streamsvm.cli.inspect_data import DATA_FLAGS
@@ -45,6 +47,7 @@ app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.command(epilog=EPILOG)(convert)
 app.command(epilog=EXAMPLES)(follow)
+app.command(epilog=EXPORTS)(export)
 
 
 def _version(wanted: bool) -> None:
@@ -70,7 +73,9 @@ Threads = Annotated[str | None, typer.Option(help=FLAGS["threads"].help)]
 Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete(*FORMATS))]
 OnBadRow = Annotated[str | None, typer.Option(help=FLAGS["on_bad_row"].help, autocompletion=complete("raise", "skip"))]
 Sources = Annotated[list[str], typer.Argument(help="Paths, globs, directories, urls, or - for standard input.")]
-ModelFile = Annotated[str, typer.Argument(help="A model, a checkpoint, or a directory of checkpoints.")]
+ModelFile = Annotated[
+    str, typer.Argument(help="A model (also one of LIBLINEAR's), a checkpoint, or a directory of checkpoints.")
+]
 Inputs = Annotated[
     list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
 ]
@@ -203,7 +208,7 @@ def predict(
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write scores; in a table, beside the labels.")] = False,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Write the probability of the second class (logistic models).")
+        bool, typer.Option("--probabilities", help="Write probabilities; of two classes that of the second.")
     ] = False,
     format: Format = None,
     on_bad_row: OnBadRow = None,

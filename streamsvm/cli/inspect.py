@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamsvm.model import Model
 
 ARROW_MAGIC = b"ARROW1"
+LIBLINEAR = b"solver_type "
 MOST_CLASSES = 20  # whose largest weights are shown
 
 
@@ -38,17 +39,21 @@ def describe(
     if kind == "data":
         return describe_source(file, given or {}, sets or [])
     from streamsvm.io.generations import CHECKPOINT, read_newest
-    from streamsvm.model import MODEL, model_of
+    from streamsvm.model import MODEL, load_model, model_of
 
+    if kind == "liblinear":
+        return _describe_model(load_model(file, note), top, file, note)
     content, shown = read_newest(file, (MODEL, CHECKPOINT), note)
     model = _describe_model(model_of(content, shown), top, file, note)
     return _describe_checkpoint(content, shown) | {"model": model} if content.kind == CHECKPOINT else model
 
 
 def kind_of(file: str) -> str:
-    """model (or checkpoint), cache or data: by the first bytes of a file, or by the names in a directory."""
+    """model (or checkpoint), liblinear, cache or data: by a file's first bytes, or by the names in a directory."""
     if file.endswith(".safetensors"):
         return "model"
+    if scheme_of(file) is not None and file.endswith(".model"):
+        return "liblinear"
     if is_directory(file):
         names = names_in(file)
         return "model" if not names or any(name.endswith(".safetensors") for name in names) else "data"
@@ -56,14 +61,16 @@ def kind_of(file: str) -> str:
         return "data"
     try:
         with open(file, "rb") as start:
-            head = start.read(9)
+            head = start.read(16)
     except OSError as error:
         raise SourceError(f"{file}: cannot read: {error.strerror or error}") from error
     if head.startswith(ARROW_MAGIC):
         from streamsvm.io.cache import is_cache
 
         return "cache" if is_cache(Path(file)) else "data"
-    tensors = head[8:] == b"{" and int.from_bytes(head[:8], "little") < os.path.getsize(file)
+    if head.startswith(LIBLINEAR):
+        return "liblinear"
+    tensors = head[8:9] == b"{" and int.from_bytes(head[:8], "little") < os.path.getsize(file)
     return "model" if tensors else "data"
 
 
@@ -205,11 +212,7 @@ def render(found: dict[str, Any]) -> str:
     lines = [
         f"model    {size} weights, {found['nonzero']:,} not zero, norm {found['norm']:.6g}{bias}",
         f"classes  {(', ' if rule else ' and ').join(str(name) for name in found['classes'])}{rule}",
-        f"trained  {found['online'].get('solver', '?')}, {found['loss']}, l2 {provenance.get('l2', '?'):g}, "
-        f"{'l1 {:g}, '.format(provenance['l1']) if provenance.get('l1') else ''}"
-        f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}",
-        f"from     {', '.join(provenance.get('sources', []))}",
-        f"by       streamsvm {provenance.get('streamsvm', '?')}",
+        *_trained_lines(found, provenance),
     ]
     if provenance.get("objective") is not None:
         gap = provenance.get("gap")
@@ -231,6 +234,19 @@ def render(found: dict[str, Any]) -> str:
     else:
         lines += _top_lines(found["top"], named)
     return "\n".join(lines)
+
+
+def _trained_lines(found: dict[str, Any], provenance: dict[str, Any]) -> list[str]:
+    sources = f"from     {', '.join(provenance.get('sources', []))}"
+    if "liblinear" in provenance:
+        return [f"trained  a LIBLINEAR model ({provenance['liblinear']}), {found['loss']}", sources]
+    return [
+        f"trained  {found['online'].get('solver', '?')}, {found['loss']}, l2 {provenance.get('l2', '?'):g}, "
+        f"{'l1 {:g}, '.format(provenance['l1']) if provenance.get('l1') else ''}"
+        f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}",
+        sources,
+        f"by       streamsvm {provenance.get('streamsvm', '?')}",
+    ]
 
 
 def _top_lines(top: list[dict[str, Any]], named: bool, title: str = "") -> list[str]:
