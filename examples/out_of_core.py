@@ -2,7 +2,7 @@
 
     python examples/out_of_core.py
 
-A file of 122 MB is generated: 600,000 rows of 20 features, one label in ten wrong. After the imports, and a run on fewer
+A file of 122 MB is made: 600,000 rows of 20 features, one label in ten wrong. After the imports, and a run on fewer
 rows that loads (or compiles) all kernels, the process forbids itself to take more than 100 MB on top (RLIMIT_DATA):
 whatever asks for more gets an error. Then it learns with a budget of 64 MB: by averaged SGD in three passes, of which
 the last two read a cache on disk, and exactly, by dual coordinate descent, with a proof. The limit is above the budget
