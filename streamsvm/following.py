@@ -17,7 +17,7 @@ from streamsvm import interrupts
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, state_of, understood
 from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.dialects import Plan, plan_of_model, training_plan
-from streamsvm.errors import ConfigError, DataError, SourceError
+from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.exposition import Exposition
 from streamsvm.follow_settings import LINES, follow_settings
 from streamsvm.holdout import Holdout
@@ -156,7 +156,13 @@ def _plan_before(settings: Settings, source: LogSource) -> Plan | None:
     if found is None:
         return None
     with understood(found.shown):
-        read = state_of(found.content)["own"]["reading"]
+        state = state_of(found.content)
+        if (command := state["run"]["command"]) != "follow":
+            raise ModelError(
+                f"{found.shown}: this checkpoint is of streamsvm {command}, not follow; name another directory with "
+                "--checkpoint, or begin with that model: --init"
+            )
+        read = state["own"]["reading"]
         known = settings.data.model_copy(update=read["data"])
         model = model_of(found.content, found.shown)
         plan = plan_of_model(settings.model_copy(update={"data": known}), source, model)

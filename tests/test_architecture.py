@@ -39,6 +39,7 @@ DOORS = {
 SMALL = {"batch", "errors", "jit", "places"}
 TERMS = {"losses", "penalties", "schedules", "rows"}
 ROOMS = {
+    "__main__": {"cli"},
     "errors": set(),
     "places": set(),
     "progress": set(),
@@ -251,7 +252,7 @@ def test_the_table_itself_has_no_circles_and_keeps_the_rules_of_the_design() -> 
             reached[room] = opened.union(*(reach(other, (*above, room)) for other in opened - {"version"}))
         return reached[room]
 
-    for room in ROOMS:
+    for room in set(ROOMS) - {"__main__"}:
         assert "cli" not in reach(room), f"nothing imports cli, but {room} does"
     assert "io" not in reach("solvers") and "solvers" not in reach("io")
     assert not reach("solvers") & {"stream", "training", "passes", "config"}

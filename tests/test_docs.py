@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -146,3 +147,24 @@ def test_every_solver_and_loss_is_documented():
 def test_examples_are_listed():
     listed = (ROOT / "examples/README.md").read_text(encoding="utf-8")
     assert all(f"`{path.name}`" in listed for path in (ROOT / "examples").glob("*.py"))
+
+
+PRESETS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_presets_say_how_they_are_used_and_work(run, tmp_path, preset):
+    """The command in the comment, as it stands, on the data it names."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copytree(ROOT / "examples/data", tmp_path / "examples/data")
+    comment = [line for line in preset.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    (command,) = [line.removeprefix("#   ") for line in comment if line.startswith("#   streamsvm ")]
+    _, *words = shlex.split(command)
+    assert f"configs/{preset.name}" in words
+    if words[0] == "follow":
+        assert run("convert", "examples/data/clicks.train.csv.gz", "clicks.log", "--to", "jsonl")[0] == 0
+        words += ["--until-idle", "--set", "follow.idle=100ms", "--set", "follow.metrics=null"]
+    code, out, err = run(*words)
+    assert code == 0, err
+    assert "\nmodel    " in out

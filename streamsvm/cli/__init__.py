@@ -16,6 +16,11 @@ def main() -> None:
 
 def run() -> int:
     """Run the command in sys.argv. Expected errors become one line on standard error and an exit code, no traceback."""
+    from streamsvm.cli.mistaken import advice
+
+    if told := advice(sys.argv[1:]):
+        print(f"streamsvm: {told}", file=sys.stderr)
+        return 2
     from streamsvm.cli.app import app
     from streamsvm.errors import StreamSvmError
 

@@ -75,6 +75,12 @@ def format_of_text(text: bytes) -> str:
     return "libsvm"
 
 
+def like_libsvm(line: str) -> bool:
+    """Whether a line is a label with indices and values."""
+    words = line.split()
+    return len(words) > 1 and _is_number(words[0]) and all(_FEATURE.fullmatch(word) for word in words[1:])
+
+
 def _tabular(lines: list[str], delimiter: str) -> bool:
     """Whether the lines look like the rows of a table: with as many delimiters in each, and no spaces around them."""
     counts = {line.count(delimiter) for line in lines[:20]}
