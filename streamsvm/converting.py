@@ -24,14 +24,13 @@ from streamsvm.io.files import local_path, written_atomically
 from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
 from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local, redact_url
+from streamsvm.offered import FORMATS, TABLES
 from streamsvm.pool import ordered
 from streamsvm.reading import make_reading, make_source
 from streamsvm.stream import SHOWN_FAULTS, Stream, Tally
 from streamsvm.tables import TableDialect
 from streamsvm.whole_tables import STORED, Piece, WholeTable
 
-FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
-TABLES = ("csv", "jsonl", "parquet", "arrow")
 STDOUT = "-"
 
 Note = Callable[[str], None]

@@ -19,7 +19,7 @@ from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.dialects import Plan, plan_of_model, training_plan
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.exposition import Exposition
-from streamsvm.follow_settings import LINES, follow_settings
+from streamsvm.follow_settings import follow_settings
 from streamsvm.holdout import Holdout
 from streamsvm.interrupts import Interrupted
 from streamsvm.io.generations import Generations
@@ -28,6 +28,7 @@ from streamsvm.io.logs import Options
 from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted
 from streamsvm.model import Model, load_model, model_of
+from streamsvm.offered import LINES
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import make_limits, make_reading, reach_storage, training_passes

@@ -42,6 +42,7 @@ ROOMS = {
     "__main__": {"cli"},
     "errors": set(),
     "places": set(),
+    "offered": set(),
     "progress": set(),
     "interrupts": set(),
     "pool": {"interrupts"},
@@ -85,7 +86,7 @@ ROOMS = {
     "metrics": SMALL | {"classes", "losses"},
     "evaluate": SMALL | {"losses", "metrics", "model", "stream", "tables"},
     "weight_names": SMALL | {"features", "io/names_file", "model"},
-    "config": {"errors", "io/urls"},
+    "config": {"errors", "io/urls", "offered"},
     "holdout": SMALL | {"losses", "score_sample", "scoring", "shuffle", "solvers"},
     "progressive": {"batch", "score_sample", "scoring", "shuffle"},
     "drift": set(),
@@ -99,10 +100,10 @@ ROOMS = {
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
-    | {"tables", "whole_tables"},
-    "predicting": {"batch", "config", "converting", "errors", "io", "model", "stream"},
+    | {"offered", "tables", "whole_tables"},
+    "predicting": {"batch", "config", "converting", "errors", "io", "model", "offered", "stream"},
     "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
-    | {"stream", "tables"},
+    | {"offered", "stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
     "cached_groups": SMALL | {"feed", "groups", "passes"},
     "runs": {
@@ -139,8 +140,9 @@ ROOMS = {
     }
     | SMALL
     | TERMS,
-    "follow_settings": {"config", "errors"},
+    "follow_settings": {"config", "errors", "offered"},
     "following": {
+        "offered",
         "follow_settings",
         "checkpoint",
         "config",
@@ -172,6 +174,7 @@ ROOMS = {
     | {"training"}
     | SMALL,
     "cli": {
+        "offered",
         "follow_settings",
         "following",
         "checkpoint",
@@ -258,6 +261,22 @@ def test_the_table_itself_has_no_circles_and_keeps_the_rules_of_the_design() -> 
     assert not reach("solvers") & {"stream", "training", "passes", "config"}
     assert not reach("config") & {"jit", "batch", "io"}
     assert "jit" not in reach("io/urls")
+
+
+def test_names_that_are_offered_are_those_that_there_are() -> None:
+    from streamsvm import offered
+    from streamsvm.config.solvers import SOLVER_SETTINGS, OnlineSettings
+    from streamsvm.io.sniffing import ENDINGS
+    from streamsvm.losses import LOSSES, smooth
+    from streamsvm.solvers import BATCH_SOLVERS, SOLVERS
+
+    assert set(offered.LOSSES) == set(LOSSES)
+    assert [name for name in offered.LOSSES if smooth(name)] == list(offered.SMOOTH_LOSSES)
+    assert list(offered.ONLINE) == list(SOLVERS)
+    assert list(offered.EXACT) == [*BATCH_SOLVERS, "auto"]
+    assert list(offered.SOLVERS) == list(SOLVER_SETTINGS)
+    assert all(issubclass(SOLVER_SETTINGS[name], OnlineSettings) == (name in SOLVERS) for name in SOLVER_SETTINGS)
+    assert set(ENDINGS.values()) == set(offered.FORMATS) >= set(offered.LINES)
 
 
 def test_every_room_in_the_table_exists() -> None:

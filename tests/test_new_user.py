@@ -18,7 +18,8 @@ import pytest
 
 from streamsvm.cli import mistaken
 from streamsvm.cli.app import app
-from streamsvm.cli.flags import FORMATS, LOSSES, SOLVERS
+from streamsvm.cli.flags import FORMATS
+from streamsvm.offered import LOSSES, SOLVERS
 
 ROOT = Path(__file__).parents[1]
 CSV = "clicked,age,city\n" + "".join(f"{row % 2},{row},{'abc'[row % 3]}\n" for row in range(60))

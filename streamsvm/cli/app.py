@@ -16,6 +16,7 @@ from streamsvm.cli.follow import EXAMPLES, follow
 from streamsvm.cli.inspect_data import DATA_FLAGS
 from streamsvm.cli.starting import printed, say_if_compiling
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.offered import PLAIN
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
@@ -310,7 +311,7 @@ def evaluate(
 
     model = _named_first(model_file)
     source = make_source(settings, tuple(inputs))
-    if by is not None and (found := format_of(source, settings.data.format)) in ("libsvm", "vw"):
+    if by is not None and (found := format_of(source, settings.data.format)) in PLAIN:
         raise ConfigError(
             f"--by {by}: {found} data has no columns; slices need a table (CSV, JSON lines, Parquet, Arrow)"
         )

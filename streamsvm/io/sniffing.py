@@ -9,7 +9,6 @@ from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parts import open_part
 from streamsvm.io.source import Source
 
-FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
 ENDINGS = {
     **dict.fromkeys(("parquet", "pq", "parq"), "parquet"),
     **dict.fromkeys(("arrow", "feather", "ipc", "arrows"), "arrow"),
@@ -34,7 +33,7 @@ def ending_of(name: str) -> str:
 
 
 def format_of(source: Source, asked: str = "auto") -> str:
-    """One of FORMATS."""
+    """One of offered.FORMATS."""
     if asked != "auto":
         return asked
     part = source.parts[0]
