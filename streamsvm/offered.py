@@ -14,4 +14,5 @@ SMOOTH_LOSSES = ("squared_hinge", "smoothed_hinge", "logistic")  # with a curvat
 PLAIN = ("libsvm", "vw")  # formats without columns
 TABLES = ("csv", "jsonl", "parquet", "arrow")
 FORMATS = (*PLAIN, *TABLES)
+WRITTEN = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")  # which `convert` can make
 LINES = ("libsvm", "vw", "csv", "jsonl")  # which can be followed while they are written

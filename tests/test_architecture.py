@@ -276,7 +276,8 @@ def test_names_that_are_offered_are_those_that_there_are() -> None:
     assert list(offered.EXACT) == [*BATCH_SOLVERS, "auto"]
     assert list(offered.SOLVERS) == list(SOLVER_SETTINGS)
     assert all(issubclass(SOLVER_SETTINGS[name], OnlineSettings) == (name in SOLVERS) for name in SOLVER_SETTINGS)
-    assert set(ENDINGS.values()) == set(offered.FORMATS) >= set(offered.LINES)
+    assert set(ENDINGS.values()) == set(offered.FORMATS)
+    assert set(offered.LINES) | set(offered.WRITTEN) <= set(offered.FORMATS)
 
 
 def test_every_room_in_the_table_exists() -> None:
