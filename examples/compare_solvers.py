@@ -68,11 +68,13 @@ def time_to(gap: float, curve: Curve, optimum: float) -> str:
 def draw_figure(curves: dict[str, Curve], optimum: float, path: Path) -> str:
     """The gap against time, both on log scales; says what became of it."""
     try:
+        from matplotlib import colormaps
         from matplotlib.figure import Figure
     except ImportError:
         return "no figure: pip install matplotlib"
     figure = Figure(figsize=(8.2, 5.0), layout="constrained")
     axes = figure.subplots()
+    axes.set_prop_cycle(color=colormaps["Paired"].colors)
     for name, curve in curves.items():
         seconds = [seconds for seconds, _ in curve]
         gaps = [max(objective / optimum - 1, 1e-7) for _, objective in curve]

@@ -37,6 +37,7 @@ PENALTIES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 SEEDS = range(7)
 STEPS = (2 ** np.arange(9, 16.1, 0.25)).astype(int)  # after which the error is looked at
 FEATURES, WRONG = 50, 0.1
+TICKS = (1000, 2000, 5000, 10_000, 20_000)  # of the figure
 TRUTH = np.full(FEATURES, FEATURES**-0.5)
 
 
@@ -115,6 +116,7 @@ def draw_figure(found: dict[float, list[Work]], path: Path) -> str:
         reached = [(size, work.examples) for size, work in zip(SIZES, works, strict=True) if work.l2]
         axes.loglog(*zip(*reached, strict=True), marker="o", label=f"to {100 * target:.0f} % test error")
     axes.set_xticks(SIZES, [f"{size:,}" for size in SIZES], rotation=30)
+    axes.set_yticks(TICKS, [f"{count:,}" for count in TICKS])
     axes.minorticks_off()
     axes.set_xlabel("training rows to draw from")
     axes.set_ylabel("examples processed")

@@ -24,8 +24,8 @@ The rooms, in the order data travels:
                     rotations, io/marks how far each was read and what it is known by
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
                     at once, following that of logs without an end, with recent figures, drift and exposition (runs has
-                    what they share); config says what they may be (reading turns it into streams),
-                    cli shows them
+                    what they share); config says what they may be (offered has the names, reading turns it into
+                    streams), cli shows them
 
     >>> from streamsvm import follow, load_model, open_stream, train, tune
 """

@@ -241,3 +241,19 @@ def test_zsh_and_fish_complete_too(completed):
     assert '"train":"' in completed("zsh", "streamsvm tr")
     assert completed("fish", "streamsvm train --solver n").split() == ["newton"]
     assert completed("fish", "streamsvm tr").startswith("train\t")
+
+
+def test_a_run_does_not_wait_for_libraries_that_it_does_not_need(place):
+    """SciPy is imported by numba wherever it is installed, but for the command."""
+    ended = (
+        "import os, sys\nos._exit = lambda code: print(sorted(sys.modules)) or sys.stdout.flush() or sys.exit(code)\n"
+    )
+    command = ended + "from streamsvm.cli import main\nmain()\n"
+    words = [sys.executable, "-c", command, "train", "a.svm", "-o", "m.safetensors", "-q"]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'numba'" in done.stdout
+    for name in ("scipy.linalg", "pandas", "sklearn", "matplotlib", "pyarrow"):
+        assert f"'{name}'" not in done.stdout, name
