@@ -1,6 +1,6 @@
 """At home in scikit-learn: a pipeline, a search, calibrated probabilities, frames with categories, and batches.
 
-    pip install '.[sklearn]' pandas && python examples/sklearn_pipeline.py
+pip install '.[sklearn]' pandas && python examples/sklearn_pipeline.py
 """
 
 import pandas as pd
@@ -16,7 +16,9 @@ from streamsvm import StreamSVC
 rows, labels = load_svmlight_file("examples/data/a9a.train.svm.gz", n_features=123)
 test_rows, test_labels = load_svmlight_file("examples/data/a9a.test.svm.gz", n_features=123)
 model = StreamSVC(C=1.0).fit(rows, labels)
-print(f"fit          test error {100 * (1 - model.score(test_rows, test_labels)):.2f} %, at most {model.gap_:.1e} above")
+print(
+    f"fit          test error {100 * (1 - model.score(test_rows, test_labels)):.2f} %, at most {model.gap_:.1e} above"
+)
 
 pipeline = make_pipeline(MaxAbsScaler(), StreamSVC())
 search = GridSearchCV(pipeline, {"streamsvc__C": [0.01, 0.1, 1.0]}, cv=3).fit(rows[:8000], labels[:8000])

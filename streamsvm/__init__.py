@@ -27,7 +27,8 @@ The rooms, in the order data travels:
     training        the whole story on one screen, fitting that of solvers with a proof, tuning that of many candidates
                     at once, following that of logs without an end, with recent figures, drift and exposition,
                     incremental that of batches given by hand (runs has what they share)
-    config          what all of this may be; reading turns it into streams
+    config          what all of this may be (offered has the names); reading turns it into streams
+    exchange        models for other programs
     cli, estimators who asks for it: the command line, and users of scikit-learn
 
     >>> from streamsvm import StreamSVC, follow, load_model, open_stream, train, tune

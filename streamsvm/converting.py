@@ -24,14 +24,13 @@ from streamsvm.io.files import local_path, written_atomically
 from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
 from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local, redact_url
+from streamsvm.offered import TABLES, WRITTEN
 from streamsvm.pool import ordered
 from streamsvm.reading import make_reading, make_source
 from streamsvm.stream import SHOWN_FAULTS, Stream, Tally
 from streamsvm.tables import TableDialect
 from streamsvm.whole_tables import STORED, Piece, WholeTable
 
-FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
-TABLES = ("csv", "jsonl", "parquet", "arrow")
 STDOUT = "-"
 
 Note = Callable[[str], None]
@@ -64,8 +63,8 @@ def target_of(url: str, to: str = "auto") -> Target:
             f"{redact_url(url)}: the name does not say which format to write; "
             f"use an ending ({endings}, with .gz, .zst, .bz2 or .xz after those of text) or --to"
         )
-    if known not in FORMATS:
-        raise ConfigError(f"--to {known}: must be one of {', '.join(FORMATS)}")
+    if known not in WRITTEN:
+        raise ConfigError(f"--to {known}: must be one of {', '.join(WRITTEN)}")
     codec = promised(url)
     if codec is None and url.lower().rsplit(".", 1)[-1] in COMPRESSED:
         raise ConfigError(f"{redact_url(url)}: text can be compressed as .gz, .zst, .bz2 or .xz only")

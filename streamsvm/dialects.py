@@ -23,7 +23,7 @@ from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
 from streamsvm.io.csv import first_row
 from streamsvm.io.first_lines import first_lines
-from streamsvm.io.sniffing import delimiter_of, format_of, has_header, quote_of, single_byte
+from streamsvm.io.sniffing import delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
 from streamsvm.readers import Dialect
@@ -55,6 +55,8 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
         return plan_of_model(settings, source, initial)
     if format == "libsvm":
         _refuse_columns(settings, format)
+        if settings.data.label:
+            note(f"warning: --label {settings.data.label} is not used: a row of LIBSVM text begins with its label")
         dialect = libsvm.Dialect(
             limit=features.dim or libsvm.LARGEST_INDEX + 1, mask=libsvm.index_mask(features.hash_bits)
         )
@@ -237,6 +239,8 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
         return {name: look_at(values) for name, values in first_objects(text, part.shown).items()}
     rows = first_fields(text, csv.delimiter, csv.quote, csv.header, whole=part.size is not None)
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
+    if len(names) == 1 and like_libsvm(names[0]):
+        raise ConfigError(f"{part.shown}: this looks like LIBSVM text, not CSV: use --format libsvm, or name it .svm")
     missing = set(MISSING_WORDS)
     return {
         name: look_at_texts([row[k] if k < len(row) else "" for row in rows], missing) for k, name in enumerate(names)

@@ -4,9 +4,9 @@ from typing import Any
 
 from streamsvm.config import BatchSettings, Settings
 from streamsvm.errors import ConfigError
+from streamsvm.offered import LINES
 
 EVERY = 30.0  # seconds between two checkpoints, unless others are asked for
-LINES = ("libsvm", "vw", "csv", "jsonl")  # formats that can be followed
 
 
 def follow_settings(settings: Settings) -> Settings:

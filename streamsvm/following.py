@@ -17,9 +17,9 @@ from streamsvm import interrupts
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, state_of, understood
 from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.dialects import Plan, plan_of_model, training_plan
-from streamsvm.errors import ConfigError, DataError, SourceError
+from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
 from streamsvm.exposition import Exposition
-from streamsvm.follow_settings import LINES, follow_settings
+from streamsvm.follow_settings import follow_settings
 from streamsvm.holdout import Holdout
 from streamsvm.interrupts import Interrupted
 from streamsvm.io.generations import Generations
@@ -28,6 +28,7 @@ from streamsvm.io.logs import Options
 from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted
 from streamsvm.model import Model, model_of
+from streamsvm.offered import LINES
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import initial_model, make_limits, make_reading, reach_storage, training_passes
@@ -165,7 +166,13 @@ def _plan_before(settings: Settings, source: LogSource) -> Plan | None:
     if found is None:
         return None
     with understood(found.shown):
-        read = state_of(found.content)["own"]["reading"]
+        state = state_of(found.content)
+        if (command := state["run"]["command"]) != "follow":
+            raise ModelError(
+                f"{found.shown}: this checkpoint is of streamsvm {command}, not follow; name another directory with "
+                "--checkpoint, or begin with that model: --init"
+            )
+        read = state["own"]["reading"]
         known = settings.data.model_copy(update=read["data"])
         model = model_of(found.content, found.shown)
         plan = plan_of_model(settings.model_copy(update={"data": known}), source, model)

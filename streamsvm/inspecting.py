@@ -23,6 +23,7 @@ from streamsvm.io.csv import first_row
 from streamsvm.io.row_text import number_texts
 from streamsvm.io.sniffing import format_of
 from streamsvm.io.source import Source
+from streamsvm.offered import PLAIN
 from streamsvm.reading import make_reading
 from streamsvm.stream import Stream
 from streamsvm.tables import CsvOptions, TableDialect
@@ -68,7 +69,7 @@ def describe_data(settings: Settings, source: Source) -> dict[str, Any]:
     except (ConfigError, DataError) as error:
         found["problem"] = str(error)
     values: Values = {}
-    if format not in ("libsvm", "vw"):
+    if format not in PLAIN:
         table, values = _table(settings, source, format, plan)
         found |= table
     if plan is not None:

@@ -8,10 +8,11 @@ import numpy as np
 
 from streamsvm.batch import Batch
 from streamsvm.config import Settings
-from streamsvm.converting import TABLES, Target, target_of
+from streamsvm.converting import Target, target_of
 from streamsvm.errors import ConfigError
 from streamsvm.io.sniffing import ENDINGS, ending_of, format_of
 from streamsvm.model import Model
+from streamsvm.offered import TABLES
 from streamsvm.stream import Stream
 
 

@@ -21,9 +21,10 @@ from held_out import held_out
 from whole_runs import A9A, KilledError, Life, Notes, bits, class_lines, few_rows_a_piece, lines
 
 import streamsvm.cli
-from streamsvm import load_model, open_stream, tune
+from streamsvm import load_model, offered, open_stream, tune
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.config import Settings, load_settings
+from streamsvm.config.wording import listed
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.evaluate import evaluate
 from streamsvm.features.scaling import Scaling
@@ -503,10 +504,10 @@ def test_features_are_those_of_the_model_to_begin_with(data: str, tmp_path: Path
 
 # Refusals.
 
-ONLINE = "asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad, ftrl"
+ONLINE = ", ".join(offered.ONLINE)
 REFUSED = {
-    "--solver newton --loss hinge": "--loss: loss: solver newton cannot learn loss hinge: use squared_hinge or "
-    f"smoothed_hinge or logistic, or one of the solvers {ONLINE}, dcd, bmrm, ocas, auto",
+    "--solver newton --loss hinge": "--loss: loss: solver newton cannot learn loss hinge: use "
+    f"{' or '.join(offered.SMOOTH_LOSSES)}, or one of the solvers {ONLINE}, dcd, bmrm, ocas, auto",
     "--solver dcd --bias free": "--bias: bias: solver dcd cannot have bias free: use penalised or none, or one of the "
     f"solvers {ONLINE}, newton, auto",
     "--solver dcd --cache off": "--cache: run.cache: solver dcd reads the data many times, and needs the cache",
@@ -515,7 +516,7 @@ REFUSED = {
     "--solver dcd --l2 0": "--l2: penalty.l2: solver dcd cannot go without penalty.l2; solvers that can: folos, "
     "adagrad, ftrl",
     "--solver dcd --early-stop 2 --holdout 5": "--early-stop: solver.early_stop: unknown key 'early_stop'; solver dcd "
-    "has no such setting, it belongs to asgd, sgd, pegasos, sgdqn, zhang, folos, adagrad and ftrl",
+    f"has no such setting, it belongs to {listed(offered.ONLINE)}",
     "--solver dcd --path 1e-3..1e-1": "--path: penalty.path: needs held-out rows to choose by: set data.holdout "
     "(--holdout 10)",
     "--solver dcd --path 1e-3..1e-1 --C 1 --holdout 5": "penalty: path takes the place of l2 and C, and cannot be "

@@ -7,6 +7,8 @@ import sys
 
 def main() -> None:
     """Entry point. Ends the process at once: taking compiled kernels down in order would cost a quarter of a second."""
+    # Where SciPy is installed numba imports it, for linear algebra that is in no kernel here: a third of a second.
+    sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -16,6 +18,11 @@ def main() -> None:
 
 def run() -> int:
     """Run the command in sys.argv. Expected errors become one line on standard error and an exit code, no traceback."""
+    from streamsvm.cli.mistaken import advice
+
+    if told := advice(sys.argv[1:]):
+        print(f"streamsvm: {told}", file=sys.stderr)
+        return 2
     from streamsvm.cli.app import app
     from streamsvm.errors import StreamSvmError
 

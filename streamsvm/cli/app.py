@@ -18,6 +18,7 @@ from streamsvm.cli.follow import EXAMPLES, follow
 from streamsvm.cli.inspect_data import DATA_FLAGS
 from streamsvm.cli.starting import printed, say_if_compiling
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.offered import PLAIN
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
@@ -72,9 +73,14 @@ Memory = Annotated[str | None, typer.Option(help=FLAGS["memory"].help)]
 Threads = Annotated[str | None, typer.Option(help=FLAGS["threads"].help)]
 Format = Annotated[str | None, typer.Option(help=FLAGS["format"].help, autocompletion=complete(*FORMATS))]
 OnBadRow = Annotated[str | None, typer.Option(help=FLAGS["on_bad_row"].help, autocompletion=complete("raise", "skip"))]
-Sources = Annotated[list[str], typer.Argument(help="Paths, globs, directories, urls, or - for standard input.")]
+Sources = Annotated[
+    list[str], typer.Argument(metavar="DATA...", help="Paths, globs, directories, urls, or - for standard input.")
+]
 ModelFile = Annotated[
-    str, typer.Argument(help="A model (also one of LIBLINEAR's), a checkpoint, or a directory of checkpoints.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model (also one of LIBLINEAR's), a checkpoint, or a directory of checkpoints."
+    ),
 ]
 Inputs = Annotated[
     list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
@@ -226,7 +232,6 @@ def predict(
     say_if_compiling()
     from streamsvm.config import expand
     from streamsvm.io.files import written_atomically
-    from streamsvm.model import load_model
     from streamsvm.predicting import Wish, kept_columns, table_target, write_predictions
     from streamsvm.reading import make_source, test_stream
 
@@ -234,7 +239,7 @@ def predict(
     table = table_target(expand(output) if output else None, wish.keep)
     if scores and probabilities and table is None:
         raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
-    model = load_model(expand(model_file), _warn)
+    model = _named_first(model_file)
     if probabilities and not model.probable:
         raise ModelError(f"{model_file}: {model.why_improbable}")
     stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False, keep=wish.keep)
@@ -252,6 +257,18 @@ def predict(
     if stream.tally.bad_rows:
         shown = "; ".join(stream.tally.faults)
         print(f"warning: skipped {stream.tally.bad_rows} malformed rows: {shown}", file=sys.stderr)
+
+
+def _named_first(model_file: str) -> "Model":
+    from streamsvm.config import expand
+    from streamsvm.model import load_model
+
+    try:
+        return load_model(expand(model_file), _warn)
+    except ModelError as error:
+        if ": not a " in str(error):
+            raise ModelError(f"{error}; the model is named first, then the data") from None
+        raise
 
 
 def _warn(text: str) -> None:
@@ -294,15 +311,13 @@ def evaluate(
         raise ConfigError(f"--unknown-classes: must be {' or '.join(UNKNOWN)}, not {unknown_classes!r}")
     settings = _reading_settings(format, on_bad_row, memory, threads, sets)
     say_if_compiling()
-    from streamsvm.config import expand
     from streamsvm.evaluate import evaluate as run
     from streamsvm.io.sniffing import format_of
-    from streamsvm.model import load_model
     from streamsvm.reading import make_source, test_stream
 
-    model = load_model(expand(model_file), _warn)
+    model = _named_first(model_file)
     source = make_source(settings, tuple(inputs))
-    if by is not None and (found := format_of(source, settings.data.format)) in ("libsvm", "vw"):
+    if by is not None and (found := format_of(source, settings.data.format)) in PLAIN:
         raise ConfigError(
             f"--by {by}: {found} data has no columns; slices need a table (CSV, JSON lines, Parquet, Arrow)"
         )

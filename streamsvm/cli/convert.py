@@ -9,11 +9,12 @@ import typer
 
 from streamsvm.cli.flags import FLAGS, complete, settings_from, with_flags
 from streamsvm.errors import ConfigError
+from streamsvm.offered import WRITTEN
 
 if TYPE_CHECKING:
     from streamsvm.stream import Tally
 
-TARGETS = ("auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
+TARGETS = ("auto", *WRITTEN)
 NAMES = ("format", "label", "weight", "columns", "delimiter", "limit", "on_bad_row", "memory", "threads")
 CONVERT_FLAGS = {name: FLAGS[name] for name in NAMES}
 EPILOG = (

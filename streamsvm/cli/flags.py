@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from streamsvm import offered
 from streamsvm.io.urls import redact_url
+from streamsvm.offered import LINES, LOSSES, ONLINE, SOLVERS
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
 
-ONLINE = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
-EXACT = ("dcd", "newton", "bmrm", "ocas", "auto")  # which prove how far the optimum is
-SOLVERS = (*ONLINE, *EXACT)
-FORMATS = ("auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
-LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
+FORMATS = ("auto", *offered.FORMATS)
 
 
 class Flag(NamedTuple):
@@ -137,7 +135,7 @@ FOLLOW_FLAGS = {
     "checkpoint": FLAGS["checkpoint"]._replace(help="Where checkpoints are kept. [default: beside the model]"),
     "every": Flag("checkpoint.every", "Time between two checkpoints, and models, such as 30s. [default: 30s]"),
     "on_bad_row": FLAGS["on_bad_row"]._replace(help="raise or skip malformed rows. [default: skip]"),
-    "format": FLAGS["format"]._replace(help="auto, libsvm, vw, csv, jsonl. [default: auto]", words=FORMATS[:5]),
+    "format": FLAGS["format"]._replace(help=f"auto, {', '.join(LINES)}. [default: auto]", words=("auto", *LINES)),
 }
 
 OF_ONE_RUN = ("l2", "c", "l1", "path", "solver", "loss", "init", "early_stop", "tol", "time")

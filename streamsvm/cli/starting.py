@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 def printed(settings: "Settings", print_config: bool, quiet: bool, *, without: tuple[str, ...]) -> bool:
     """Show the settings, all of them on demand, or in short before a run; True when that is all."""
-    from streamsvm.config import summary_lines, to_yaml
+    from streamsvm.config import expand, summary_lines, to_yaml
+    from streamsvm.io.files import refuse_unwritable
 
     if print_config:
         typer.echo(to_yaml(settings), nl=False)
         return True
     if not settings.data.train:
         raise ConfigError("there is no training data: name a file, or set data.train in the config")
+    if settings.output.model:
+        refuse_unwritable(expand(settings.output.model))
     if not quiet:
         print("\n".join(f"# {line}" for line in summary_lines(settings, without)), file=sys.stderr, flush=True)
     say_if_compiling(quiet)

@@ -44,8 +44,6 @@ from streamsvm.config.kinds import (
 from streamsvm.config.layers import Shape, unknown_key
 from streamsvm.config.solvers import (
     DEFAULT_SOLVER,
-    LOSSES,
-    ONLINE,
     SOLVER_SETTINGS,
     AsgdSettings,
     BatchSettings,
@@ -54,7 +52,9 @@ from streamsvm.config.solvers import (
     solver_tree,
 )
 from streamsvm.config.wording import one_of, show
+from streamsvm.offered import FORMATS, LOSSES, ONLINE
 
+ANY_FORMAT = ("auto", *FORMATS)
 DEFAULT_L2 = 1e-6
 
 
@@ -66,7 +66,7 @@ class DataSettings(Section, title="data"):
         description="Training data: path, glob, directory, url or - (standard input); or a list, read in its order.",
     )
     test: Sources = Field(default=None, description="Data to evaluate on after training; written like train.")
-    format: Literal["auto", "libsvm", "vw", "csv", "jsonl", "parquet", "arrow"] = Field(
+    format: Literal[ANY_FORMAT] = Field(  # type: ignore[valid-type]
         default="auto", description="File format; auto goes by the names of the files, and by what they begin with."
     )
     label: Text | None = Field(
@@ -322,7 +322,7 @@ class Settings(Section, title="streamsvm settings"):
 
     data: DataSettings = Field(default=DataSettings(), description="Where the rows come from and how they are read.")
     features: FeatureSettings = Field(default=FeatureSettings(), description="How many weights there are.")
-    loss: Literal["squared_hinge", "hinge", "smoothed_hinge", "logistic"] = Field(
+    loss: Literal[LOSSES] = Field(  # type: ignore[valid-type]
         default="squared_hinge", description="What a wrong or uncertain score costs."
     )
     multiclass: Literal["auto", "ova", "crammer_singer"] = Field(

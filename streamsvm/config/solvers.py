@@ -1,16 +1,15 @@
 """The settings of each solver. What a solver can minimise stands here too, so that a wrong wish is refused at once."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamsvm.config.kinds import Count, Duration, Fraction, Positive, Step, Text
+from streamsvm.offered import LOSSES, SMOOTH_LOSSES
 
 PROXIMAL = ("l2", "l1", "elastic_net", "none")  # kinds of penalty that solvers with a proximal step can have
-LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
 RULES = ("ova", "crammer_singer")  # how more than two classes are learned
-SMOOTH_LOSSES = ("squared_hinge", "smoothed_hinge", "logistic")
 
 
 class Section(BaseModel):
@@ -169,11 +168,11 @@ class AutoSettings(BatchSettings, title="solver: auto"):
 
 
 SolverSettings = (
-    SgdSettings
-    | AsgdSettings
-    | ZhangSettings
+    AsgdSettings
+    | SgdSettings
     | PegasosSettings
     | SgdqnSettings
+    | ZhangSettings
     | FolosSettings
     | AdagradSettings
     | FtrlSettings
@@ -185,21 +184,8 @@ SolverSettings = (
 )
 DEFAULT_SOLVER = "asgd"
 SOLVER_SETTINGS: dict[str, type[AnySolver]] = {
-    "asgd": AsgdSettings,
-    "sgd": SgdSettings,
-    "pegasos": PegasosSettings,
-    "sgdqn": SgdqnSettings,
-    "zhang": ZhangSettings,
-    "folos": FolosSettings,
-    "adagrad": AdagradSettings,
-    "ftrl": FtrlSettings,
-    "dcd": DcdSettings,
-    "newton": NewtonSettings,
-    "bmrm": BmrmSettings,
-    "ocas": OcasSettings,
-    "auto": AutoSettings,
+    kind.model_fields["name"].default: kind for kind in get_args(SolverSettings)
 }
-ONLINE = tuple(name for name, model in SOLVER_SETTINGS.items() if issubclass(model, OnlineSettings))
 
 
 def solver_tree(value: object) -> object:

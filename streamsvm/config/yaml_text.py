@@ -218,6 +218,10 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     text = f"not valid YAML: {problem}"
     if "'\\t'" in problem:
         return "not valid YAML: a tab cannot indent; use spaces"
+    if "expected <block end>" in problem:
+        return "not valid YAML: this line is indented neither like the one above nor like those it belongs to"
+    if "mapping values are not allowed" in problem:
+        return text + "; is the line above complete? Text with ': ' in it needs quotes"
     if "alias" in f"{problem} {error.context}" or "sequence entries" in problem or "cannot start" in problem:
         return text + "; text that begins with * - & @ % or ` needs quotes"
     return text

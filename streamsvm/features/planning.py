@@ -197,6 +197,11 @@ def _with_bits(recipe: Recipe, bits: int) -> Recipe:
 def _known(name: str, seen: Mapping[str, Seen], setting: str) -> str:
     if name in seen:
         return name
+    if list(seen) == [f"c{k}" for k in range(1, len(seen) + 1)]:
+        raise ConfigError(
+            f"{setting}: there is no column {name}: without a header columns are called c1, c2, ...; "
+            "name them with --columns (data.columns)"
+        )
     raise ConfigError(f"{setting}: there is no column {name}{_nearest(name, seen)}")
 
 

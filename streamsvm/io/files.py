@@ -31,6 +31,7 @@ def written_atomically(url: str) -> Iterator[IO[bytes]]:
         with _opened_in_place(path) as out:
             yield out
         return
+    refuse_unwritable(url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
@@ -49,6 +50,19 @@ def written_atomically(url: str) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):  # it has its name already, or cannot be removed either
             os.unlink(temporary)
+
+
+def refuse_unwritable(url: str) -> None:
+    """SourceError, if it can be told already that a file cannot be written there."""
+    if not is_local(url):
+        return
+    path = local_path(url)
+    if path.is_dir():
+        raise SourceError(f"{path}: cannot write: this is a directory; name a file in it")
+    above = next((place for place in path.absolute().parents if place.exists()), None)
+    if above is not None and not (above.is_dir() and os.access(above, os.W_OK)):
+        why = "may not be written to" if above.is_dir() else "is not a directory"
+        raise SourceError(f"{path}: cannot write: {above} {why}; choose another place")
 
 
 @contextlib.contextmanager

@@ -82,9 +82,21 @@ def open_parquet(
             dictionaries = sorted(words & _dictionaries(known))
             table = Table(file, metadata=known, read_dictionary=dictionaries or None, buffer_size=READ_AHEAD)
         except DAMAGE as error:
+            _refuse_other_kinds(file, part)
             raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
         table.remote = remote
         yield table
+
+
+def _refuse_other_kinds(file: Any, part: Part) -> None:
+    """SourceError, if it does not even begin like a Parquet file."""
+    file.seek(0)
+    head = bytes(file.read(12))
+    if head and not head.startswith(b"PAR1"):
+        raise SourceError(
+            f"{part.shown}: this is no Parquet file: it begins with {head!r}; leave out --format, or give it the "
+            "ending of what it is (.svm, .csv, .jsonl, ...)"
+        )
 
 
 def _spans(group: Any, columns: list[str], most: int) -> list[tuple[int, int]]:

@@ -145,7 +145,7 @@ def _suggest(path: str) -> str:
 
     parent = Path(path).parent
     try:
-        close = difflib.get_close_matches(Path(path).name, os.listdir(parent), n=1)
+        close = difflib.get_close_matches(Path(path).name, os.listdir(parent), n=1, cutoff=0.7)
     except OSError:
         return ""
     return f" (did you mean {parent / close[0]}?)" if close else ""

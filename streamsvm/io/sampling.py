@@ -127,7 +127,10 @@ def first_objects(text: bytes, shown: str) -> Columns:
             rows.append(dict(flattened(found)))
         except (ValueError, AttributeError, RecursionError):
             if number == 1:
-                raise DataError(f"{shown}:1: this is not a JSON object: {line[:60]!r}") from None
+                what = f"this is not a JSON object: {line[:60]!r}"
+                if line.lstrip().startswith("["):
+                    what = "this is one list; JSON lines have an object on each line (jq -c '.[]' old.json > new.jsonl)"
+                raise DataError(f"{shown}:1: {what}") from None
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 

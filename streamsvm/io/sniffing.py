@@ -9,7 +9,6 @@ from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parts import open_part
 from streamsvm.io.source import Source
 
-FORMATS = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")
 ENDINGS = {
     **dict.fromkeys(("parquet", "pq", "parq"), "parquet"),
     **dict.fromkeys(("arrow", "feather", "ipc", "arrows"), "arrow"),
@@ -34,7 +33,7 @@ def ending_of(name: str) -> str:
 
 
 def format_of(source: Source, asked: str = "auto") -> str:
-    """One of FORMATS."""
+    """One of offered.FORMATS."""
     if asked != "auto":
         return asked
     part = source.parts[0]
@@ -73,6 +72,12 @@ def format_of_text(text: bytes) -> str:
     if any(delimiter in line for delimiter in DELIMITERS):
         return "csv"
     return "libsvm"
+
+
+def like_libsvm(line: str) -> bool:
+    """Whether a line is a label with indices and values."""
+    words = line.split()
+    return len(words) > 1 and _is_number(words[0]) and all(_FEATURE.fullmatch(word) for word in words[1:])
 
 
 def _tabular(lines: list[str], delimiter: str) -> bool:

@@ -13,14 +13,15 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsvm.errors import DataError, SourceError
 from streamsvm.io.compression import FIRST_MEMBER, HEAD, Inflated, Limits, MemberStart, promised, sniff
+from streamsvm.io.foreign import STORED, refuse_foreign
 from streamsvm.io.marks import Marks
 from streamsvm.io.parts import Part, find_parts, identified, open_part
 from streamsvm.io.urls import is_local, reason, scheme_of
 
 POLL_SECONDS = 0.1
 SKIPPED = 1 << 18  # bytes passed over at a time
+BEGINNING_BYTES = 1 << 12  # of a text that tell whether it is one
 PARTS_AHEAD = 3  # remote parts whose first bytes are fetched before their turn
-FOREIGN = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"PK\x03\x04": "a zip archive"}
 
 
 class Origin(NamedTuple):
@@ -100,9 +101,7 @@ class _Input:
 
     def _codec(self) -> str | None:
         """What the first bytes say, if that is something to be read and what the name says."""
-        for magic, kind in FOREIGN.items():
-            if self._head.startswith(magic):
-                raise SourceError(f"{self.shown}: this is {kind}, not text; name or convert files of one format only")
+        refuse_foreign(self._head, self.shown, STORED)
         codec = sniff(self._head)
         expected = promised(self.shown)
         if expected and codec != expected and not self.stopped():
@@ -296,6 +295,11 @@ class Source:
 
     def head(self, size: int, number: int = 0) -> bytes:
         """The first bytes of a part, decompressed; reading it later begins with them all the same."""
+        text = self._beginning(size, number)
+        refuse_foreign(text[:BEGINNING_BYTES], self.parts[number].shown)
+        return text
+
+    def _beginning(self, size: int, number: int) -> bytes:
         if self._begun is not None:
             return self._begun.beginning(size)
         opened = self._opened(number, Position(number), lambda: False)

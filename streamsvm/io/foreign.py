@@ -1,0 +1,43 @@
+"""Files that hold no rows, although people hand them over: what they are, by what they begin with, and what to do."""
+
+import re
+from typing import NamedTuple
+
+from streamsvm.errors import SourceError
+
+
+class Foreign(NamedTuple):
+    begins: "re.Pattern[bytes]"
+    kind: str
+    remedy: str
+
+
+def _foreign(begins: bytes, kind: str, remedy: str) -> Foreign:
+    return Foreign(re.compile(begins, re.DOTALL | re.IGNORECASE), kind, remedy)
+
+
+ONE_FORMAT = "name or convert files of one format only"
+STORED = (  # in the file as it is
+    _foreign(rb"PAR1", "a Parquet file, not text", ONE_FORMAT),
+    _foreign(rb"ARROW1", "an Arrow file, not text", ONE_FORMAT),
+    _foreign(rb"PK\x03\x04", "a zip archive, not text", "unpack it; of a workbook (.xlsx) save a sheet as CSV"),
+)
+HELD = (  # or in what was compressed
+    *STORED,
+    _foreign(rb".{4}\x00{4}\{\"", "a model (safetensors), not data", "the model is named first, then the data"),
+    _foreign(rb"\x93NUMPY", "a NumPy array, not text", "write it as Parquet or CSV"),
+    _foreign(rb"\x80[\x02-\x05]", "a Python pickle, which is never opened", "write Parquet or CSV instead"),
+    _foreign(rb"SQLite format 3\x00", "an SQLite database, not text", "export a table of it as CSV"),
+    _foreign(rb"\x89HDF", "an HDF5 file, not text", "write it as Parquet or CSV"),
+    _foreign(rb"\xff\xfe|\xfe\xff", "text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 < old > new"),
+    _foreign(rb".{257}ustar", "a tar archive, not text", "unpack it"),
+    _foreign(rb"\s*(<!doctype html|<html)", "a web page, not data", "is this the right address?"),
+    _foreign(rb"\s*(%[^\n]*\n\s*)*@relation", "an ARFF file", "delete all up to @data, and name it .csv"),
+)
+
+
+def refuse_foreign(beginning: bytes, shown: str, kinds: tuple[Foreign, ...] = HELD) -> None:
+    """SourceError, if this is how something begins that cannot be rows."""
+    for begins, kind, remedy in kinds:
+        if begins.match(beginning):
+            raise SourceError(f"{shown}: this is {kind}; {remedy}")
