@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from streamsvm.report.tables import candidates, number, per_cent, small
 
 FEWEST = 3  # points that make a curve
 MOST_CURVE, MOST_WINDOWS = 160, 40
+LEAST_TIME = 0.02  # seconds, for curves over time
 LONG_ENOUGH = 0.5  # seconds, for speed to be told over time
 MOST_MARKED = 12  # passes whose ends are marked
 NAN = math.nan
@@ -42,7 +44,8 @@ def learning(story: Story) -> Chapter | None:
     by_pass = held.get("by_pass", [])
     windows = any(now.weight for now in points)
     pictures = []
-    for along in ("examples", "seconds"):
+    timed = points[-1].seconds - points[0].seconds >= LEAST_TIME
+    for along in ("examples", "seconds") if timed else ("examples",):
         for what in ("loss", "error"):
             pictures.append(_curve(story, points, along, what, by_pass if along == "examples" else []))
     whose = "the candidate that was ahead, " if story.command == "tune" else ""
@@ -77,7 +80,7 @@ def _curve(story: Story, points: Sequence[Progress], along: str, what: str, by_p
     place: Callable[[Progress], float] = lambda now: float(getattr(now, along))  # noqa: E731
     xs = [place(now) for now in points]
     mean = [points[k] for k in spaced(xs, MOST_CURVE, log=examples)]
-    windows = [points[k] for k in spaced(xs, min(MOST_WINDOWS, max(len(xs) // 2, 8)), log=examples)]
+    windows = [points[k] for k in spaced(xs, min(MOST_WINDOWS, max(len(xs) // 3, 6)), log=examples)]
     drawn = []
     if any(now.weight for now in points):
         new = [(place(now), _new(before, now, what)) for before, now in zip(windows, windows[1:], strict=False)]
@@ -88,7 +91,7 @@ def _curve(story: Story, points: Sequence[Progress], along: str, what: str, by_p
         held = [(ends[one["pass"]], one[what]) for one in by_pass if one["pass"] in ends]
         drawn.append(Series([x for x, _ in held], [y for _, y in held], "c3", width=0.0, points="full"))
     marked = list(ends.values())[:-1] if 1 < len(ends) <= MOST_MARKED else []
-    x = Axis("examples", log=True, kind=COUNT) if examples else Axis("time in seconds", limits=(0.0, None))
+    x = Axis("examples", log=True, kind=COUNT) if examples else Axis("time in seconds")
     y = Axis("mean loss" if what == "loss" else "error", kind=PERCENT if what == "error" else "number")
     picture = lines(f"learning-{what}-{along}", drawn, x, y._replace(limits=_limits(drawn)), upright=marked)
     caption = f"{what.capitalize()} against {'examples, on a log scale' if examples else 'time'}; lower is better."
@@ -136,13 +139,14 @@ def proof(story: Story) -> Chapter | None:
     proofs = story.recording.proofs
     if not proofs:
         return None
-    seconds = [now.seconds for now in proofs]
     steps = _step_ends(story, proofs)
-    shown, drawn = [("objective", "c1", False)], [_proof_line(seconds, [now.objective for now in proofs], "c1")]
+    seconds = [now.seconds for now in proofs]
+    line = partial(_proof_line, seconds, steps)
+    shown, drawn = [("objective", "c1", False)], [line([now.objective for now in proofs], "c1")]
     bounds = [now.dual if now.dual is not None and now.dual > 0.0 else NAN for now in proofs]
     if any(bound == bound for bound in bounds):
         shown.append(("lower bound: no weights do better", "c3", True))
-        drawn.append(_proof_line(seconds, bounds, "c3", dashed=True))
+        drawn.append(line(bounds, "c3", dashed=True))
     time = Axis("time in seconds")
     marks = " Dotted lines begin another penalty." if steps else ""
     pictures = [
@@ -156,21 +160,28 @@ def proof(story: Story) -> Chapter | None:
     gaps = [now.gap if now.gap is not None and now.gap > 0.0 else NAN for now in proofs]
     tol = story.result.get("tol")
     if any(gap == gap for gap in gaps):
-        picture = lines(
-            "gap", [_proof_line(seconds, gaps, "c1")], time, Axis("relative gap", log=True), upright=steps, level=tol
-        )
+        picture = lines("gap", [line(gaps, "c1")], time, Axis("relative gap", log=True), upright=steps, level=tol)
         caption = f"How far above the optimum the weights can be at most; the dashed line is the tolerance, {tol:g}."
         pictures.append(figure(picture, "Proven gap", caption + marks))
     errors = [now.error for now in proofs]
-    picture = lines("fit-error", [_proof_line(seconds, errors, "c1")], time, Axis("error", kind=PERCENT), upright=steps)
+    picture = lines("fit-error", [line(errors, "c1")], time, Axis("error", kind=PERCENT), upright=steps)
     caption = "Share of the rows learned from that these weights get wrong; on other rows it is larger."
     pictures.append(figure(picture, "Error on the training rows", caption))
     return chapter("proof", "How close to the optimum", _proven(story), gallery(*pictures))
 
 
-def _proof_line(x: Sequence[float], y: Sequence[float | None], colour: str, *, dashed: bool = False) -> Series:
-    values = [NAN if value is None else value for value in y]
-    return Series(x, values, colour, dashed=dashed, points="full" if len(x) <= 2 else "")
+def _proof_line(
+    x: Sequence[float], steps: Sequence[float], y: Sequence[float | None], colour: str, *, dashed: bool = False
+) -> Series:
+    """A line over time, with a gap where another penalty begins."""
+    places, values = [], []
+    for second, value in zip(x, y, strict=True):
+        if second in steps:
+            places.append(second)
+            values.append(NAN)
+        places.append(second)
+        values.append(NAN if value is None else value)
+    return Series(places, values, colour, dashed=dashed, points="full" if len(x) <= 2 else "")
 
 
 def _proven(story: Story) -> Any:

@@ -44,6 +44,7 @@ def page(story: Story, note: Callable[[str], None]) -> bytes:
             element("h1", title),
             summary.headline(story),
             summary.cards(story),
+            summary.warnings(story),
             element("nav", element("ul", map(_link, there)), aria_label="Chapters"),
         ),
         element("main", map(_section, there)),

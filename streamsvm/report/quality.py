@@ -84,15 +84,15 @@ def _ranking(figures: dict[str, Any], shapes: Shapes, names: Sequence[str], *, m
     share = figures["per_class"][1]["support"] / (sum(one["support"] for one in figures["per_class"]) or 1.0)
     roc: list[Series] = []
     precision: list[Series] = []
-    shown: list[tuple[list[Any], str, bool]] = []
+    shown: dict[str, list[tuple[list[Any], str, bool]]] = {"auc": [], "average_precision": []}
     for place, (code, curve) in enumerate(shapes.curves.items()):
         colour, dashed = palette(place)
         width = 1.5 if many else 2.2
         roc.append(Series(curve.false_positives.tolist(), curve.recall.tolist(), colour, dashed, width))
         precision.append(Series(curve.recall.tolist(), curve.precision.tolist(), colour, dashed, width))
-        if many:
-            shown.append(
-                ([name_of(names[code], 24), f" {number(figures['per_class'][code]['auc'], 3)}"], colour, dashed)
+        for key in shown if many else ():
+            shown[key].append(
+                ([name_of(names[code], 24), f" {number(figures['per_class'][code][key], 3)}"], colour, dashed)
             )
     bands: list[Band | None] = [None, None]
     over = ""
@@ -102,23 +102,23 @@ def _ranking(figures: dict[str, Any], shapes: Shapes, names: Sequence[str], *, m
         precision.append(Series(at, mean.precision[0].tolist()))
         bands = [Band(at, side[1].tolist(), side[2].tolist()) for side in (mean.recall, mean.precision)]
         over = f" Mean over {mean.classes:,} classes, each against all others; four fifths of them lie in the band."
-    which = "class, each against all others" if many else f"class {names[1]}"
-    legend = keys(shown) if shown else None
+    which = "a class" if many else f"class {names[1]}"
+    each, mean_of = (" of each class", "mean ") if many and shapes.curves else ("", "mean " if many else "")
+    legends = [keys(shown[key]) if shown[key] else None for key in shown]
     auc, area = figures["auc"], figures["average_precision"]
     one = figure(
         lines("roc", roc, _unit("false positive rate"), _unit("recall"), diagonal=True, band=bands[0], height=300),
-        f"ROC curve{' of each class' if shown else ''}, AUC {number(auc)}",
+        f"ROC curve{each}, {mean_of}AUC {number(auc)}",
         f"Recall of {which} against the share of other rows wrongly taken; the diagonal is chance.{over}",
-        legend,
+        legends[0],
     )
     level = None if many else share
     chance = "" if many else f" Chance is the dashed line at {per_cent(share)}."
     two = figure(
         lines("precision", precision, _unit("recall"), _unit("precision"), level=level, band=bands[1], height=300),
-        f"Precision and recall{' of each class' if shown else ''}, average precision {number(area)}",
-        f"How many of the rows taken for {'a class' if many else which} are right, against how many are found."
-        f"{chance}{over}",
-        legend,
+        f"Precision and recall{each}, {mean_of}average {number(area)}" if many else f"Average precision {number(area)}",
+        f"How many of the rows taken for {which} are right, against how many are found.{chance}{over}",
+        legends[1],
     )
     return [one, two]
 

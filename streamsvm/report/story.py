@@ -64,10 +64,10 @@ def figure(picture: Html, title: str, caption: str, keys: Content = None) -> Htm
     return element("figure", heading, labelled(picture, f"{title}. {caption}"), keys, element("figcaption", caption))
 
 
-def gallery(*figures: Content) -> Html | None:
-    """Pictures side by side where there is room."""
+def gallery(*figures: Content, three: bool = False) -> Html | None:
+    """Pictures side by side where there is room, two or three of them."""
     inside = joined(figures)
-    return element("div", inside, class_="gallery") if inside else None
+    return element("div", inside, class_="gallery three" if three else "gallery") if inside else None
 
 
 def keys(names: Sequence[tuple[Content, str, bool]]) -> Html:

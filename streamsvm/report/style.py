@@ -20,14 +20,14 @@ header { padding-top: 2.5rem; }
 .over { margin: 0; color: var(--muted); font-size: .875rem; letter-spacing: .02em; }
 h1 { margin: .15rem 0 .4rem; font-size: clamp(1.5rem, 1.1rem + 2vw, 2.1rem); line-height: 1.2;
   overflow-wrap: anywhere; }
-.lead { margin: 0 0 1.25rem; font-size: 1.125rem; max-width: 48rem; }
+.lead { text-wrap: pretty; margin: 0 0 1.25rem; font-size: 1.125rem; max-width: 48rem; }
 h2 { margin: 2.75rem 0 .75rem; padding-top: .75rem; border-top: 1px solid var(--edge); font-size: 1.375rem; }
 h3 { margin: 1.75rem 0 .5rem; font-size: 1.0625rem; }
 p { max-width: 48rem; }
 a { color: var(--c1); }
 nav ul, .keys, .inline, .plain { list-style: none; margin: 0; padding: 0; }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; font-size: .9375rem; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.25rem, 1fr)); gap: .75rem;
+.cards { display: grid; grid-template-columns: repeat(var(--across), minmax(0, 1fr)); gap: .75rem;
   margin: 0 0 1.25rem; }
 .cards div { background: var(--panel); border: 1px solid var(--edge); border-radius: .5rem; padding: .6rem .8rem; }
 .cards dt { color: var(--muted); font-size: .8125rem; }
@@ -46,8 +46,9 @@ details li, .warning { overflow-wrap: anywhere; }
 .warning { background: var(--warn-panel); color: var(--warn); border-left: .25rem solid currentColor;
   padding: .5rem .8rem;
   border-radius: .25rem; }
-.gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.25rem 2rem;
+.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); gap: 1.25rem 2rem;
   align-items: start; margin: .75rem 0 1.25rem; }
+.three { grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); }
 .gallery > * { max-width: 32rem; min-width: 0; }
 figure { margin: 0; } figure h3 { margin: 0 0 .25rem; }
 figure > svg { display: block; width: 100%; height: auto; overflow: visible; stroke-linejoin: round; }
@@ -83,7 +84,8 @@ footer { margin-top: 3rem; padding-top: 1rem; padding-bottom: 2.5rem; color: var
   body { font-size: 10.5pt; } nav, summary::marker { display: none; }
   main, header, footer { max-width: none; padding-left: 0; padding-right: 0; } header { padding-top: 0; }
   figure, .cards div, tr, .panel, .facts dd { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  .gallery { grid-template-columns: 1fr 1fr; gap: 1rem 1.25rem; } .scroll { overflow: visible; }
+  .gallery { grid-template-columns: 1fr 1fr; gap: 1rem 1.25rem; }
+  .three { grid-template-columns: 1fr 1fr 1fr; } .scroll { overflow: visible; }
   table { font-size: 8.5pt; } th, td { padding: .2rem .4rem; }
   .confusion td, .bar, .cards div, .warning { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   details::details-content { content-visibility: visible; display: block; } pre { white-space: pre-wrap; } }

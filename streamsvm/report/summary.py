@@ -70,7 +70,15 @@ def cards(story: Story) -> Html:
         shown += [("examples", f"{result['examples']:,}"), ("seconds", f"{result['seconds']:.2f}")]
     elif "examples" in figures:
         shown.append(("examples", f"{figures['examples']:,}"))
-    return element("dl", [element("div", element("dt", k), element("dd", v)) for k, v in shown], class_="cards")
+    across = len(shown) if len(shown) <= 6 else -(-len(shown) // 2)
+    each = [element("div", element("dt", name), element("dd", value)) for name, value in shown]
+    return element("dl", each, class_="cards", style=f"--across:{across}")
+
+
+def warnings(story: Story) -> list[Html]:
+    """What nobody should miss."""
+    warned = [note for note in story.recording.notes if note.startswith("warning")]
+    return [element("p", note[0].upper() + note[1:], class_="warning", role="note") for note in warned]
 
 
 # What ran.
@@ -143,19 +151,17 @@ def _chances(story: Story) -> str | None:
 
 
 def _notes(story: Story) -> Html | None:
-    """What the run had to say; warnings first, and so that nobody misses them."""
+    """What the run had to say, but for warnings, which stand at the top."""
     notes = story.recording.notes
-    warned = [note for note in notes if note.startswith("warning")]
     others = [note for note in notes if not note.startswith("warning")]
-    shown: list[Content] = [element("p", note, class_="warning", role="note") for note in warned]
     if story.recording.resumed:
         others.insert(0, "The run went on from a checkpoint: this page covers the part after it.")
     if story.recording.notes_left_out:
         others.append(f"and {story.recording.notes_left_out:,} more notes")
-    if others:
-        items = element("ul", [element("li", note) for note in others])
-        shown.append(element("details", element("summary", f"Notes of the run ({len(others)})"), items, open=""))
-    return element("div", shown) if shown else None
+    if not others:
+        return None
+    items = element("ul", [element("li", note) for note in others])
+    return element("details", element("summary", f"Notes of the run ({len(others)})"), items, open="")
 
 
 # Weights.
@@ -195,7 +201,12 @@ def weights(story: Story, found: Weights) -> Chapter | None:
     ]
     more = f" of the first {len(found.top)} classes" if len(found.top) < len(story.class_names) else " of each class"
     return chapter(
-        "weights", "Weights", told, gallery(spread), element("h3", f"Largest weights{more}"), gallery(*tables)
+        "weights",
+        "Weights",
+        told,
+        gallery(spread),
+        element("h3", f"Largest weights{more}"),
+        gallery(*tables, three=True),
     )
 
 
