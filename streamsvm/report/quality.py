@@ -92,7 +92,11 @@ def _ranking(figures: dict[str, Any], shapes: Shapes, names: Sequence[str], *, m
         precision.append(Series(curve.recall.tolist(), curve.precision.tolist(), colour, dashed, width))
         for key in shown if many else ():
             shown[key].append(
-                ([name_of(names[code], 24), f" {number(figures['per_class'][code][key], 3)}"], colour, dashed)
+                (
+                    [name_of(names[code], 24), " ", element("small", number(figures["per_class"][code][key], 3))],
+                    colour,
+                    dashed,
+                )
             )
     bands: list[Band | None] = [None, None]
     over = ""
@@ -116,7 +120,7 @@ def _ranking(figures: dict[str, Any], shapes: Shapes, names: Sequence[str], *, m
     chance = "" if many else f" Chance is the dashed line at {per_cent(share)}."
     two = figure(
         lines("precision", precision, _unit("recall"), _unit("precision"), level=level, band=bands[1], height=300),
-        f"Precision and recall{each}, {mean_of}average {number(area)}" if many else f"Average precision {number(area)}",
+        f"Precision-recall{each}, {mean_of}average precision {number(area)}",
         f"How many of the rows taken for {which} are right, against how many are found.{chance}{over}",
         legends[1],
     )

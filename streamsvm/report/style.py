@@ -54,7 +54,7 @@ figure { margin: 0; } figure h3 { margin: 0 0 .25rem; }
 figure > svg { display: block; width: 100%; height: auto; overflow: visible; stroke-linejoin: round; }
 figcaption { color: var(--muted); font-size: .875rem; max-width: 32rem; }
 .keys { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .875rem; margin: .2rem 0 .35rem; }
-.keys li { overflow-wrap: anywhere; }
+.keys li { overflow-wrap: anywhere; } .keys small { color: var(--muted); }
 .key { width: 1.6rem; height: .65rem; margin-right: .4rem; fill: none; stroke-width: 2.5; stroke-linecap: round; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0 1.25rem; }
 .scroll:focus-visible { outline: 2px solid var(--c1); outline-offset: 2px; }
