@@ -253,6 +253,8 @@ class TrainingRun(OnlineRun):
     def end_pass(self) -> None:
         self.solver.end_pass()
         self.passes_done = self.number
+        if isinstance(self.listener, Recording):
+            self.listener.keep(self.progress())
         self._tell_step_size()
         self._look_at_held_out(self.number)
 

@@ -109,7 +109,7 @@ def train(
         print(json.dumps(outcome.result))
     else:
         print(summary(outcome.result, _model_text(outcome)))
-    _report_written(outcome)
+    _tell_report(outcome, as_json=as_json)
 
 
 @app.command(
@@ -136,7 +136,7 @@ def tune(
         print(json.dumps(outcome.result))
     else:
         print(tune_summary(outcome.result, _model_text(outcome)))
-    _report_written(outcome)
+    _tell_report(outcome, as_json=as_json)
 
 
 def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> "Outcome":
@@ -178,10 +178,12 @@ def shown_command(arguments: list[str]) -> str:
     return shlex.join(["streamsvm", *(redact_setting(word) for word in arguments[1:])])
 
 
-def _report_written(outcome: "Outcome") -> None:
-    """A run without the report that it was to write has failed, although there is a model; why was said before."""
+def _tell_report(outcome: "Outcome", *, as_json: bool) -> None:
+    """Where the report is. A run that could not write it has failed, although there is a model; why was said before."""
     if outcome.result.get("report", "") is None:
         raise typer.Exit(SourceError.exit_code)
+    if outcome.result.get("report") and not as_json:
+        print(f"report   {outcome.result['report']}")
 
 
 def _model_text(outcome: "Outcome") -> str:
@@ -340,6 +342,8 @@ def evaluate(
     from streamsvm.cli.show_metrics import report
 
     print(report(metrics, [model.class_text(code) for code in range(len(model.classes))]))
+    if report_to is not None:
+        print(f"\nreport {metrics['report']}")
     if stream.tally.bad_rows:
         print(f"\nskipped {stream.tally.bad_rows} malformed rows: {'; '.join(stream.tally.faults)}", file=sys.stderr)
 

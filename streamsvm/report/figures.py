@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from streamsvm.report.markup import Html, joined, short
 
 WIDTH, HEIGHT, LETTERS = 400, 250, 12  # in pixels of a page as wide as the picture
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 42
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 28, 42
 SERIES = 5  # colours that those who see few can tell apart; dashes tell as many more
 COLOURS = {f"c{k}": f"#0000{k:02x}" for k in range(1, SERIES + 1)}
 COLOURS |= {"ink": "#000011", "muted": "#000012", "grid": "#000013", "paper": "#000014"}
@@ -121,20 +121,20 @@ def histogram(name: str, edges: Any, sides: Sequence[tuple[Any, str]], x: Axis, 
 
 def reliability(name: str, bins: Sequence[dict[str, Any]], x: Axis, y: Axis) -> Html:
     """What was observed where a probability was given, and below it how often that was."""
-    height = 300
+    height = 320
     with _canvas(name, height) as canvas:
-        upper = _axes(canvas.figure, height, bottom=BOTTOM + 72)
+        upper = _axes(canvas.figure, height, bottom=BOTTOM + 80)
         there = [one for one in bins if one["weight"]]
         upper.plot([0, 1], [0, 1], color=COLOURS["muted"], linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
         chances, observed = [one["probability"] for one in there], [one["observed"] for one in there]
         _draw(upper, Series(chances, observed, points="full"))
         _measure(upper, x._replace(label="", limits=(0.0, 1.0)), y._replace(limits=(0.0, 1.02)))
         upper.tick_params(labelbottom=False)
-        lower = _axes(canvas.figure, height, top=height - BOTTOM - 58)
+        lower = _axes(canvas.figure, height, top=height - BOTTOM - 50)
         total = sum(one["weight"] for one in there)
         edges = [*(one["from"] for one in bins), bins[-1]["to"]]
         lower.stairs([one["weight"] / total for one in bins], edges, fill=True, color=COLOURS["c1"], alpha=0.45)
-        _measure(lower, x._replace(limits=(0.0, 1.0)), Axis("rows", kind="percent", limits=(0.0, None)), few=2)
+        _measure(lower, x._replace(limits=(0.0, 1.0)), Axis("share of rows", kind="percent", limits=(0.0, None)), few=2)
         return canvas.svg()
 
 
@@ -178,7 +178,7 @@ class _Canvas:
 def _canvas(name: str, height: int) -> Iterator[_Canvas]:
     style: Any = {**STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # letters are drawn by the page, with its fonts
+        warnings.simplefilter("ignore", UserWarning)  # of glyphs, which the page draws, and of limits that are equal
         yield _Canvas(name, height)
 
 
@@ -232,8 +232,14 @@ def _measure(axes: Any, x: Axis, y: Axis, few: int = 5) -> None:
             axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _, kind=what.kind: tick(value, kind)))
-        if what.label:
-            axis.set_label_text(what.label, color=COLOURS["ink"])
+    axes.xaxis.set_label_text(x.label, color=COLOURS["ink"])
+    _head(axes, y.label)
+
+
+def _head(axes: Any, label: str) -> None:
+    """What is measured upwards stands above the axis, where letters need not be turned, and numbers have room."""
+    box, height = axes.get_position(), axes.figure.get_figheight() * 72
+    axes.figure.text(0.0, box.y1 + 9.0 / height, label, color=COLOURS["ink"], fontsize=LETTERS, va="bottom")
 
 
 def tick(value: float, kind: str = "number") -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from streamsvm.metrics.curves import GRID, Curve, Shapes
 from streamsvm.report.figures import Axis, Band, Series, histogram, lines, palette, ranges, reliability
-from streamsvm.report.markup import Html, element, name_of
+from streamsvm.report.markup import Html, element, name_of, short
 from streamsvm.report.story import (
     PERCENT,
     Chapter,
@@ -106,7 +106,7 @@ def _ranking(figures: dict[str, Any], shapes: Shapes, names: Sequence[str], *, m
         precision.append(Series(at, mean.precision[0].tolist()))
         bands = [Band(at, side[1].tolist(), side[2].tolist()) for side in (mean.recall, mean.precision)]
         over = f" Mean over {mean.classes:,} classes, each against all others; four fifths of them lie in the band."
-    which = "a class" if many else f"class {names[1]}"
+    which = "a class" if many else f"class {short(names[1], 40)}"
     each, mean_of = (" of each class", "mean ") if many and shapes.curves else ("", "mean " if many else "")
     legends = [keys(shown[key]) if shown[key] else None for key in shown]
     auc, area = figures["auc"], figures["average_precision"]
@@ -135,7 +135,7 @@ def _calibration(figures: dict[str, Any], story: Story, names: Sequence[str]) ->
     bins = figures["reliability"]
     if bins is None:
         return None
-    which = "the most probable class" if story.model.many else f"class {names[1]}"
+    which = "the most probable class" if story.model.many else f"class {short(names[1], 40)}"
     learned = story.model.calibration
     how = f"by {learned.metadata()['kind']}" if learned is not None else "by the logistic function"
     picture = reliability("reliability", bins, _unit("probability given"), _unit("observed"))

@@ -14,7 +14,7 @@ from streamsvm.progress import Listener, Progress
 
 MOST = 1000
 MOST_NOTES = 200
-FIRST_LOOK, LOOKS = 64, 10
+FIRST_LOOK, LOOKS = 64, 25
 Item = TypeVar("Item")
 
 
@@ -99,7 +99,7 @@ class Recording:
         self._last = now
 
     def next_look(self, examples: int) -> int:
-        """The number of examples at which to look next: a tenth more than now, so that every curve is a curve."""
+        """The number of examples at which to look next: a twenty-fifth more, so that every curve is a curve."""
         return max(FIRST_LOOK, examples + examples // LOOKS)
 
     # What was heard.

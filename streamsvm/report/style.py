@@ -23,7 +23,7 @@ h1 { margin: .15rem 0 .4rem; font-size: clamp(1.5rem, 1.1rem + 2vw, 2.1rem); lin
 .lead { text-wrap: pretty; margin: 0 0 1.25rem; font-size: 1.125rem; max-width: 48rem; }
 h2 { margin: 2.75rem 0 .75rem; padding-top: .75rem; border-top: 1px solid var(--edge); font-size: 1.375rem; }
 h3 { margin: 1.75rem 0 .5rem; font-size: 1.0625rem; }
-p { max-width: 48rem; }
+p { max-width: 48rem; } p, h3, li, figcaption, summary, .features th { overflow-wrap: anywhere; }
 a { color: var(--c1); }
 nav ul, .keys, .inline, .plain { list-style: none; margin: 0; padding: 0; }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; font-size: .9375rem; }
@@ -42,7 +42,6 @@ code, pre { font-family: ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consol
 pre { background: var(--panel); border: 1px solid var(--edge); border-radius: .5rem; padding: .8rem 1rem;
   overflow-x: auto; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--c1); }
-details li, .warning { overflow-wrap: anywhere; }
 .warning { background: var(--warn-panel); color: var(--warn); border-left: .25rem solid currentColor;
   padding: .5rem .8rem;
   border-radius: .25rem; }
@@ -54,7 +53,7 @@ figure { margin: 0; } figure h3 { margin: 0 0 .25rem; }
 figure > svg { display: block; width: 100%; height: auto; overflow: visible; stroke-linejoin: round; }
 figcaption { color: var(--muted); font-size: .875rem; max-width: 32rem; }
 .keys { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .875rem; margin: .2rem 0 .35rem; }
-.keys li { overflow-wrap: anywhere; } .keys small { color: var(--muted); }
+.keys small { color: var(--muted); }
 .key { width: 1.6rem; height: .65rem; margin-right: .4rem; fill: none; stroke-width: 2.5; stroke-linecap: round; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0 1.25rem; }
 .scroll:focus-visible { outline: 2px solid var(--c1); outline-offset: 2px; }

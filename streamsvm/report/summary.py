@@ -189,13 +189,15 @@ def weights(story: Story, found: Weights) -> Chapter | None:
         one = found.top[0]
         for_second, for_first = story.class_names[1], story.class_names[0]
         tables = [
-            element("div", features(one.positive, f"for {for_second}", found.named), class_="panel"),
-            element("div", features(one.negative, f"for {for_first}", found.named), class_="panel"),
+            element("div", features(one.positive, ["for ", name_of(for_second)], found.named), class_="panel"),
+            element("div", features(one.negative, ["for ", name_of(for_first)], found.named), class_="panel"),
         ]
         return chapter("weights", "Weights", told, gallery(spread), element("h3", "Largest weights"), gallery(*tables))
     tables = [
         element(
-            "div", features([*one.positive, *one.negative], story.class_names[one.code], found.named), class_="panel"
+            "div",
+            features([*one.positive, *one.negative], name_of(story.class_names[one.code]), found.named),
+            class_="panel",
         )
         for one in found.top
     ]

@@ -11,7 +11,7 @@ from streamsvm.report.weights import Feature
 
 MOST_CONFUSED = 20  # classes of which all pairs are shown
 MOST_PAIRS, MOST_CLASSES, MOST_SLICES, MOST_CANDIDATES = 20, 40, 100, 100
-SHADE = 60  # per cent of colour behind the largest share: letters must stay legible
+SHADE = 50  # per cent of colour behind the largest share: letters must stay legible
 
 Metrics = dict[str, Any]
 Cell = Content
@@ -185,7 +185,7 @@ def _held_out(row: Metrics) -> float:
 # Features.
 
 
-def features(found: Sequence[Feature], title: str, named: bool) -> Html | None:
+def features(found: Sequence[Feature], title: Content, named: bool) -> Html | None:
     """Weights as bars, from the largest on."""
     if not found:
         return None

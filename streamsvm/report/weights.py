@@ -113,8 +113,7 @@ def _named(model: Model, top: list[TopOfClass], url: str, note: Callable[[str], 
     found = []
     for one in top:
         both = [with_name(feature) for feature in (*one.positive, *one.negative)]
-        both.sort(key=lambda feature: -feature.weight)
-        positive = [feature for feature in both if feature.weight > 0.0]
-        negative = [feature for feature in reversed(both) if feature.weight < 0.0]
-        found.append(TopOfClass(one.code, positive, negative))
+        both.sort(key=lambda feature: -abs(feature.weight))
+        sides = ([feature for feature in both if sign * feature.weight > 0.0] for sign in (1.0, -1.0))
+        found.append(TopOfClass(one.code, *sides))
     return found, bool(called.names)
