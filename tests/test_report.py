@@ -357,7 +357,7 @@ def test_a_run_may_go_on_with_a_report_or_without(run: Any, write: Any, wanted: 
     """Rows that wait in a checkpoint to be scored are learned, whether a report is wanted by then or not."""
     from streamsvm import checkpoint, interrupts
 
-    data, settings = write(rows(6000)), ("--loss", "logistic", "--shuffle", "500", *holdout)
+    data, settings = write(rows(6000)), ("--loss", "logistic", "--shuffle", "500", "--eta0", "0.05", *holdout)
     assert run("train", data, *settings, "-q")[0] == 0
     unbroken = load_model("model.safetensors")
     report = ("--report", "r.html")
@@ -365,7 +365,7 @@ def test_a_run_may_go_on_with_a_report_or_without(run: Any, write: Any, wanted: 
         overrides={
             "data.train": data, "loss": "logistic", "data.shuffle": 500, "data.holdout": 5 if holdout else None,
             "checkpoint.dir": "kept", "checkpoint.every_rows": 1, "output.report": "r.html" if wanted[0] else None,
-            "run.memory": "32MB",
+            "run.memory": "32MB", "solver.eta0": 0.05,
         }
     )  # fmt: skip
     ticks = 0

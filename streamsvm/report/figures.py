@@ -121,9 +121,9 @@ def histogram(name: str, edges: Any, sides: Sequence[tuple[Any, str]], x: Axis, 
 
 def reliability(name: str, bins: Sequence[dict[str, Any]], x: Axis, y: Axis) -> Html:
     """What was observed where a probability was given, and below it how often that was."""
-    height = 320
+    height = 328
     with _canvas(name, height) as canvas:
-        upper = _axes(canvas.figure, height, bottom=BOTTOM + 80)
+        upper = _axes(canvas.figure, height, bottom=BOTTOM + 88)
         there = [one for one in bins if one["weight"]]
         upper.plot([0, 1], [0, 1], color=COLOURS["muted"], linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
         chances, observed = [one["probability"] for one in there], [one["observed"] for one in there]

@@ -51,7 +51,7 @@ def learning(story: Story) -> Chapter | None:
     whose = "the candidate that was ahead, " if story.command == "tune" else ""
     shown: list[tuple[Any, str, bool]] = [("mean of the pass so far", "c1", False)]
     shown += [("newest rows alone", "c2", False)] if windows else []
-    shown += [("held-out rows", "c3", False)] if by_pass else []
+    shown += [("held-out rows after each pass (points)", "c3", False)] if by_pass else []
     told = paragraph(
         f"Loss and error of {whose}each row predicted before it was learned from: an honest estimate of how the model "
         "does on rows it has not seen, as long as every row comes once."
@@ -83,8 +83,9 @@ def _curve(story: Story, points: Sequence[Progress], along: str, what: str, by_p
     windows = [points[k] for k in spaced(xs, min(MOST_WINDOWS, max(len(xs) // 3, 6)), log=examples)]
     drawn = []
     if any(now.weight for now in points):
-        new = [(place(now), _new(before, now, what)) for before, now in zip(windows, windows[1:], strict=False)]
-        drawn.append(Series([x for x, _ in new], [y for _, y in new], "c2", width=1.2))
+        pairs = zip(windows, windows[1:], strict=False)
+        new = [(place(now), now.pass_number, _new(before, now, what)) for before, now in pairs]
+        drawn.append(Series(*_broken(new), "c2", width=1.2))
     drawn.append(Series(*_broken([(place(now), now.pass_number, getattr(now, what)) for now in mean])))
     ends = {now.pass_number: place(now) for now in story.recording.ends}
     if by_pass:
