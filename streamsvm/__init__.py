@@ -21,6 +21,7 @@ The rooms, in the order data travels:
     judging         scores of rows that were not learned (progressive, holdout, fold_groups), kept in a score_sample:
                     calibration makes probabilities of them, thresholds says where to decide
     model           weights and how they came about; scoring has the scores, evaluate and metrics/ measure them
+    report/         a run as a page: it listens, draws what metrics/ measured, and writes one HTML file
     checkpoint      all of the above as it stands, in one file (io/tensors, io/generations), to go on from after a kill
     io/log_source   logs that are still being written: io/follow reads them, io/logs has the files of each through its
                     rotations, io/marks how far each was read and what it is known by

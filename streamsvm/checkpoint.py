@@ -347,9 +347,9 @@ def understood(shown: str) -> Iterator[None]:
 
 
 def kept_config(settings: Settings) -> Tree:
-    """The settings without what says nothing about the model: how often a run was interrupted."""
+    """The settings without what says nothing about the model: how often a run was interrupted, what else it wrote."""
     config = to_json_dict(settings)
-    del config["checkpoint"]
+    del config["checkpoint"], config["output"]["report"]
     return config
 
 

@@ -4,6 +4,7 @@
     rankings        AUC, average precision; of many classes each against all others, and the mean     metrics/ranking.py
     probabilities   log loss, Brier score, calibration error (ECE), reliability table             metrics/reliability.py
     slices          some of these for each value of a column                                           metrics/slices.py
+    shapes          ROC and precision-recall curves, spread of scores, for those who draw them         metrics/curves.py
 
 All are weighted by the rows; a row of weight 0 is counted in `examples` and nowhere else. A figure that has no meaning
 is None: the AUC of one class, the log loss of a model without probabilities.
@@ -23,7 +24,7 @@ many classes up to 100 MB. At the end figures are made of the sums, for which up
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.losses import make_loss
 from streamsvm.metrics.class_ranking import ClassRankings, macro
+from streamsvm.metrics.curves import Shapes, shapes_of_classes, shapes_of_pair
 from streamsvm.metrics.known_labels import Known, KnownLabels
 from streamsvm.metrics.ranking import PairRanking, Ranks
 from streamsvm.metrics.reliability import NOTHING, Reliability
@@ -51,7 +53,7 @@ class Metrics:
         self._classes = len(model.bias) if model.many else 2
         self._tally = self._new_tally(1)
         self._confusion = Confusion(self._classes)
-        self._ranking = ClassRankings(self._classes) if model.many else PairRanking()
+        self._ranking: ClassRankings | PairRanking = ClassRankings(self._classes) if model.many else PairRanking()
         self._reliability = Reliability() if model.probable else None
         self._slices: Slices | None = None
         if by is not None:
@@ -99,6 +101,12 @@ class Metrics:
             found |= {"by": self._slices.column, "slices": self._slices.result()}
         return found
 
+    def shapes(self) -> Shapes:
+        """What can be drawn of the scores; much more than figures are, so it is made only where it is wanted."""
+        if isinstance(self._ranking, PairRanking):
+            return shapes_of_pair(self._ranking.by_score())
+        return shapes_of_classes(self._ranking.by_score, self._tally.by_class().support)
+
     def _by_class(self, ranks: list[Ranks]) -> dict[str, Any]:
         """Precision, recall and F1; of many classes also how well each is told from all others."""
         many, figures = self._model.many, self._tally.by_class()
@@ -113,9 +121,23 @@ class Metrics:
         return found | {name: each[1][name] for name in ("precision", "recall", "f1")}
 
 
+class Measured(NamedTuple):
+    """Figures of a model, and the sums that they were made of."""
+
+    figures: dict[str, Any]
+    metrics: Metrics
+
+
 def evaluate(
     model: Model, stream: Iterable[Batch], *, by: str | None = None, unknown_classes: str = "raise"
 ) -> dict[str, Any]:
+    """The figures that `measure` has of a model."""
+    return measure(model, stream, by=by, unknown_classes=unknown_classes).figures
+
+
+def measure(
+    model: Model, stream: Iterable[Batch], *, by: str | None = None, unknown_classes: str = "raise"
+) -> Measured:
     """The model's metrics over all rows; labels as written.
 
     `by` is a column that the stream keeps, for figures of each of its values. Rows of classes that the model does not
@@ -137,7 +159,20 @@ def evaluate(
     if not metrics.examples:
         raise DataError("there is no row to evaluate on")
     left_out = {"unknown_class_rows": labels.left_out, "unknown_classes": labels.unknown}
-    return metrics.result() | (left_out if skip else {})
+    return Measured(metrics.result() | (left_out if skip else {}), metrics)
+
+
+def measure_scores(model: Model, scores: Float64s, codes: Float32s, weights: Float32s) -> Measured | None:
+    """The same of rows that were scored before; codes are in the order of the model's classes.
+
+    Rows that have no score for some class, which came later, are left out. None if there is no row.
+    """
+    whole = ~np.isnan(scores.reshape(len(codes), -1)).any(axis=1)
+    if not whole.any():
+        return None
+    metrics = Metrics(model)
+    metrics.update(scores[whole].astype(np.float64), codes[whole], weights[whole])
+    return Measured(metrics.result(), metrics)
 
 
 def _measure(metrics: Metrics, model: Model, rows: Batch, known: Known, values: list[str] | None) -> None:

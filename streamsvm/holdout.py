@@ -113,7 +113,8 @@ class Holdout:
         self._sums = np.array(state["sums"], np.float64)
         self._measured = int(state["measured"])
         for k, sample in enumerate(self.samples or ()):
-            sample.restore(state["samples"][str(k)])
+            if str(k) in state["samples"]:  # or else none were wanted before
+                sample.restore(state["samples"][str(k)])
 
     def _held(self) -> tuple[int, int]:
         return sum(batch.rows for batch in self._waiting), sum(batch.features for batch in self._waiting)

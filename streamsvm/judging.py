@@ -38,8 +38,8 @@ def asked(settings: Settings) -> bool:
 
 
 def wanted(settings: Settings) -> bool:
-    """Whether such scores are of use."""
-    return calibration_kind(settings) != "none" or settings.threshold.by != "none"
+    """Whether such scores are of use; a report shows them."""
+    return calibration_kind(settings) != "none" or settings.threshold.by != "none" or settings.output.report is not None
 
 
 def once(settings: Settings) -> bool:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm import interrupts
-from streamsvm.batch import Float32s
+from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import AsgdSettings, Settings, expand
 from streamsvm.errors import ConfigError, DataError, DivergedError
-from streamsvm.evaluate import evaluate
+from streamsvm.evaluate import measure
 from streamsvm.feed import Visit
 from streamsvm.fitting import Fitting
 from streamsvm.holdout import Holdout
@@ -24,11 +24,13 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.progressive import Progressive
 from streamsvm.reading import initial_model, make_source, test_stream, training_passes, training_stream, whole_data
+from streamsvm.report.recording import Recording
+from streamsvm.report.writing import recorded, report_run
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, loss_sums
 from streamsvm.solvers import OnlineSolver
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T
+from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, row_order
 from streamsvm.stream import Stream
 
 
@@ -70,15 +72,16 @@ def train(
     True
     """
     started = time.perf_counter()
+    listener = recorded(settings, listener)
     settings = with_rows_to_judge(chosen_solver(settings, listener, data), listener.note)
     initial = initial or initial_model(settings)
     with checkpointed(settings, "train", listener, data) as (passes, checkpoints):
         kind = Fitting if whole_data(settings) else TrainingRun
         run = kind(settings, passes, checkpoints, listener, started, initial)
         run.learn()
-        model = run.model()
-        judge(model, run.judged(), settings, listener.note)
-    return finish(settings, model, run.result(), passes.stream)
+        model, sample = run.model(), run.judged()
+        judge(model, sample, settings, listener.note)
+    return finish("train", settings, model, run.result(), passes.stream, listener, sample)
 
 
 def chosen_solver(settings: Settings, listener: Listener, data: Stream | None = None) -> Settings:
@@ -113,19 +116,36 @@ def checkpointed(
         Checkpoints(settings, command, stream.source, listener.note) as checkpoints,
         training_passes(settings, stream, checkpoints, listener.note) as passes,
     ):
+        if isinstance(listener, Recording):
+            listener.resumed = checkpoints.state is not None
         yield passes, checkpoints
 
 
-def finish(settings: Settings, model: Model, result: dict[str, Any], stream: Stream) -> Outcome:
-    """Save the model, with the names of its features if they were wanted, and evaluate it on the test data."""
+def finish(
+    command: str,
+    settings: Settings,
+    model: Model,
+    result: dict[str, Any],
+    stream: Stream,
+    listener: Listener,
+    sample: ScoreSample | None,
+) -> Outcome:
+    """Save the model, with the names of its features if they were wanted, evaluate it on the test data, and report.
+
+    `sample` has scores of rows that were not learned when they were scored.
+    """
     model.named = stream.named()
     result |= judged_figures(model)
     if settings.output.model:
         model.save(expand(settings.output.model))
         result["model"] = settings.output.model
+    test = None
     if settings.data.test:
         source = make_source(settings, settings.data.test)
-        result["test"] = evaluate(model, test_stream(settings, source, model))
+        test = measure(model, test_stream(settings, source, model))
+        result["test"] = test.figures
+    if isinstance(listener, Recording) and settings.output.report:
+        result["report"] = report_run(command, settings, model, result, listener, test, sample)
     return Outcome(model, result)
 
 
@@ -159,6 +179,7 @@ class TrainingRun(OnlineRun):
     ) -> None:
         super().__init__(settings, passes, checkpoints, listener, started, initial)
         self.best: Best | None = None
+        self.held_out: list[dict[str, float]] = []  # loss and error on held-out rows after each pass
         self.best_sample: ScoreSample | None = None  # of held-out rows, by the weights of that pass
         self.passes_done = 0
         self.objective: float | None = None
@@ -232,19 +253,35 @@ class TrainingRun(OnlineRun):
         solver.admit(len(self.feed.classes.names))
         try:
             if held is None:
-                solver.learn(batch, order)
+                self._learn(batch, order)
             else:
                 for piece in self.holdout.pieces(batch, order, held):
-                    solver.learn(*piece)
+                    self._learn(*piece)
                     if self.holdout.full:
                         self.holdout.measure([solver.weights()])
         except DivergedError as error:
             raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
         self._tell_step_size()
 
+    def _learn(self, batch: Batch, order: Int64s | None) -> None:
+        """Learn rows; where a report is wanted in pieces, which changes nothing but how often it has a look."""
+        solver, listener = self.solver, self.listener
+        if not isinstance(listener, Recording):
+            solver.learn(batch, order)
+            return
+        rows, start = row_order(batch, order), 0
+        while start < len(rows):
+            seen = int(solver.scalars[SEEN])
+            stop = min(start + listener.next_look(seen) - seen, len(rows))
+            solver.learn(batch, rows[start:stop])
+            listener.keep(self.progress())
+            start = stop
+
     def end_pass(self) -> None:
         self.solver.end_pass()
         self.passes_done = self.number
+        if isinstance(self.listener, Recording):
+            self.listener.keep(self.progress())
         self._tell_step_size()
         self._look_at_held_out(self.number)
 
@@ -259,6 +296,7 @@ class TrainingRun(OnlineRun):
         self.listener.note(
             f"pass {number}: loss {loss:.5f}, error {100 * error:.2f} % on {self.holdout.examples:,} held-out rows"
         )
+        self.held_out.append({"pass": number, "loss": loss, "error": error})
         if self.best is None or loss < self.best.loss or not self.settings.solver.early_stop:
             if self.holdout.samples and self.settings.solver.early_stop:
                 self.best_sample = self.holdout.samples[0].newest(self.holdout.examples)
@@ -321,6 +359,7 @@ class TrainingRun(OnlineRun):
             "told": self._told,
             "solver": self.solver.state(),
             "holdout": self.holdout.state(),
+            "held_out": self.held_out.copy(),
         }
         if self.best is not None:
             state["best"] = {**self.best._asdict(), "weights": self.best.weights.copy()}
@@ -330,6 +369,9 @@ class TrainingRun(OnlineRun):
 
     def restore(self, state: Tree) -> None:
         self.passes_done, self._told = state["passes_done"], state["told"]
+        self.held_out = list(state["held_out"])
+        watched = "watch" in state["solver"]  # rows may wait there to be learned, whatever is wanted now
+        self.solver.watch = Progressive(many=self.feed.classes.many) if watched else None
         self.solver.restore(state["solver"])
         self.holdout.restore(state["holdout"])
         if "best" in state:
@@ -401,4 +443,5 @@ class TrainingRun(OnlineRun):
             "loss": self.best.loss,
             "error": self.best.error,
             "pass": self.best.number,
+            "by_pass": self.held_out,
         }

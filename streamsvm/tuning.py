@@ -25,6 +25,7 @@ from streamsvm.judging import judge, wanted
 from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
+from streamsvm.report.writing import recorded
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
@@ -75,10 +76,12 @@ def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
     if not settings.data.holdout:
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"holdout": DEFAULT_HOLDOUT})})
     candidates = candidates_of(settings)
+    listener = recorded(settings, listener)
     with checkpointed(settings, "tune", listener) as (passes, checkpoints):
         run = _Tuning(settings, candidates, passes, checkpoints, listener, time.perf_counter())
         run.learn()
-    return finish(*run.outcome(), passes.stream)
+    chosen_settings, model, result, sample = run.outcome()
+    return finish("tune", chosen_settings, model, result, passes.stream, listener, sample)
 
 
 def candidates_of(settings: Settings) -> list[Candidate]:
@@ -433,12 +436,13 @@ class _Tuning(OnlineRun):
 
     # After the last row.
 
-    def outcome(self) -> tuple[Settings, Any, dict[str, Any]]:
+    def outcome(self) -> tuple[Settings, Model, dict[str, Any], ScoreSample | None]:
         place = self._order()[0]
         best, model = self.contest.candidates[place], self._model(place)
         settings, samples = chosen(self.settings, best), self.holdout.samples
-        judge(model, self.to_judge_by(samples[place]) if samples else None, settings, self.listener.note)
-        return settings, model, self._result(best, model.dim)
+        sample = self.to_judge_by(samples[place]) if samples else None
+        judge(model, sample, settings, self.listener.note)
+        return settings, model, self._result(best, model.dim), sample
 
     def _result(self, best: Candidate, dim: int) -> dict[str, Any]:
         standing = self.standings[best]

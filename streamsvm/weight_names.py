@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Float32s
+from streamsvm.batch import Float32s, Int64s
 from streamsvm.errors import ModelError
 from streamsvm.features.recipe import Recipe
 from streamsvm.model import Model
@@ -47,22 +47,27 @@ class WeightNames(NamedTuple):
         }
 
 
-def weight_names(model: Model, url: str, note: Callable[[str], None]) -> WeightNames:
-    """The names of a model's columns, and of its hashed features if they were kept beside it."""
+def weight_names(model: Model, url: str, note: Callable[[str], None], only: Int64s | None = None) -> WeightNames:
+    """The names of a model's columns, and of its hashed features if they were kept beside it, or with it in memory.
+
+    `only` are the indices that matter, if not all do.
+    """
     names: dict[int, list[tuple[str, int]]] = {}
     if model.recipe.get("format") == "table":
         recipe = Recipe.of_model(model.recipe)
         names.update({index: [(name, 1)] for index, name in enumerate(recipe.dense_names())})
     kept = model.recipe.get("names")
-    if kept is None:
+    if kept is None and model.named is None:
         return WeightNames(names, False)
     from streamsvm.io.names_file import load_names
 
     try:
-        stored = load_names(url, kept)
+        stored = model.named if model.named is not None else load_names(url, kept or {})
     except ModelError as error:
         note(f"warning: {error}")
         return WeightNames(names, False)
-    for index, sign, name in zip(stored.indices.tolist(), stored.signs.tolist(), stored.names, strict=True):
-        names.setdefault(index, []).append((name, sign))
+    every = np.arange(len(stored.indices)) if only is None else np.flatnonzero(np.isin(stored.indices, only))
+    for place in every.tolist():
+        named = (stored.names[place], int(stored.signs[place]))
+        names.setdefault(int(stored.indices[place]), []).append(named)
     return WeightNames(names, True)

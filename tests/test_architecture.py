@@ -35,6 +35,7 @@ DOORS = {
     "sklearn": ("estimators/", "exchange/scikit_learn.py"),
     "scipy": ("estimators/",),
     "onnx": ("exchange/onnx_graph.py",),
+    "matplotlib": ("report/figures.py",),
     "numpy": ("",),
 }
 
@@ -101,6 +102,10 @@ ROOMS = {
     | {"calibration", "drift", "losses", "metrics", "progressive", "score_sample", "shuffle", "solvers"},
     "exposition": {"errors"},
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
+    "report/recording": {"progress"},
+    "report": SMALL
+    | {"config", "evaluate", "io", "io/files", "io/urls", "judging", "metrics", "model", "progress", "report/recording"}
+    | {"score_sample", "stream", "version", "weight_names"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
     "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
@@ -141,6 +146,8 @@ ROOMS = {
     | {"solvers", "stream", "training"},
     "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
     | {
+        "report",
+        "report/recording",
         "judging",
         "progress",
         "progressive",
@@ -181,6 +188,7 @@ ROOMS = {
         "score_sample",
         "passes",
         "progress",
+        "report",
         "runs",
         "scoring",
         "solvers",
@@ -203,6 +211,7 @@ ROOMS = {
     }
     | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
+    | {"report", "report/recording"}
     | SMALL,
     "": {"config", "estimators", "following", "model", "reading", "stream", "training", "tuning"},  # the public names
 }
@@ -377,7 +386,7 @@ def test_kernels_and_only_kernels_are_untyped() -> None:
 
 # What is light stays light.
 
-HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "fsspec", "safetensors", "scipy", "sklearn"}
+HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "fsspec", "safetensors", "scipy", "sklearn", "matplotlib"}
 
 
 def loaded_by(code: str, directory: Path) -> set[str]:

@@ -87,7 +87,7 @@ def test_defaults():
         "bias": {"kind": "penalised", "scale": 1.0},
         "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
-        "output": {"model": "model.safetensors"},
+        "output": {"model": "model.safetensors", "report": None},
         "checkpoint": {"dir": None, "every": 60.0, "every_rows": None, "patience": 3600.0, "resume": False},
         "tune": {
             "l2": "1e-07..0.01", "l1": None, "candidates": 16, "solver": None, "loss": None, "by": "auto"
@@ -160,6 +160,7 @@ ACCEPTED = [
     ("run: {cache: rows.arrow}", "run.cache", "rows.arrow"),
     ("data: {train: &x [a], test: *x}", "data.test", ("a",)),
     ("output: {model: !!str 2024}", "output.model", "2024"),
+    ("output: {report: r.html}", "output.report", "r.html"),
 ]  # fmt: skip
 
 
@@ -335,7 +336,7 @@ UNKNOWN = [
     ("run: {memry: 3}", "run.memry", "did you mean 'run.memory'?"),
     ("Loss: hinge", "Loss", "did you mean 'loss'?"),
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
-    ("output: {zzz: 1}", "output.zzz", "known here: model"),
+    ("output: {zzz: 1}", "output.zzz", "known here: model, report"),
     ("zzz: 1", "zzz", "known here: data, features, loss, multiclass, calibration, threshold, "
      "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
     ("3: 1", "3", "known here: data, features, loss, multiclass, calibration, threshold, "
@@ -805,14 +806,14 @@ def test_json_is_redacted_and_loads_back(write):
         data={"train": "s3://k:s@b/x?q", "test": ["https://u:p@h/y", "z"], "classes": ["http://a?b", "c"]},
         solver={"init": "https://u:p@h/m"},
         run={"memory": "64MB", "cache": "s3://u:p@h/c"},
-        output={"model": "s3://u:p@h/m?x"},
+        output={"model": "s3://u:p@h/m?x", "report": "s3://u:p@h/r.html?x"},
     )
     tree = to_json_dict(found)
     assert tree["data"]["train"] == "s3://b/x"
     assert tree["data"]["test"] == ["https://h/y", "z"]
     assert tree["data"]["classes"] == ["http://a?b", "c"]
     assert (tree["solver"]["init"], tree["run"]["cache"]) == ("https://h/m", "s3://h/c")
-    assert tree["output"]["model"] == "s3://h/m"
+    assert (tree["output"]["model"], tree["output"]["report"]) == ("s3://h/m", "s3://h/r.html")
     assert tree["run"]["memory"] == 64 * 10**6
     again = load(write(json.dumps(tree), "conf.json"))
     assert to_json_dict(again) == tree
@@ -889,7 +890,7 @@ def trees():
                     "cache": texts(),
                 },
             ),
-            "output": st.fixed_dictionaries({"model": plain_texts()}),
+            "output": st.fixed_dictionaries({"model": plain_texts()}, optional={"report": st.none() | plain_texts()}),
         },
     )
 

@@ -17,7 +17,7 @@ from streamsvm.cli.flags import FLAGS, FORMATS, TUNE_FLAGS, complete, settings_f
 from streamsvm.cli.follow import EXAMPLES, follow
 from streamsvm.cli.inspect_data import DATA_FLAGS
 from streamsvm.cli.starting import printed, say_if_compiling
-from streamsvm.errors import ConfigError, ModelError
+from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.offered import PLAIN
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def train(
         print(json.dumps(outcome.result))
     else:
         print(summary(outcome.result, _model_text(outcome)))
+    _tell_report(outcome, as_json=as_json)
 
 
 @app.command(
@@ -146,16 +147,19 @@ def tune(
         print(json.dumps(outcome.result))
     else:
         print(tune_summary(outcome.result, _model_text(outcome)))
+    _tell_report(outcome, as_json=as_json)
 
 
 def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> "Outcome":
     """Run with a display that is put away however the run ends; of a run that can go on, say how."""
     from streamsvm.cli.show import listener_for
     from streamsvm.interrupts import Interrupted
+    from streamsvm.report.recording import Recording
 
     listener = listener_for(as_json=as_json, quiet=quiet)
     try:
-        outcome: Outcome = run(settings, listener)
+        heard = Recording(listener, shown_command(sys.argv)) if settings.output.report else listener
+        outcome: Outcome = run(settings, heard)
         listener.end()
         return outcome
     except Interrupted as stop:
@@ -175,10 +179,22 @@ def _listened(run: Any, settings: "Settings", *, as_json: bool, quiet: bool) -> 
 
 def _resume_command(arguments: list[str]) -> str:
     """The command that goes on with the run that this one began."""
+    return shown_command([*(word for word in arguments if word != "--resume"), "--resume"])
+
+
+def shown_command(arguments: list[str]) -> str:
+    """A command as it was typed, without its secrets."""
     from streamsvm.io.urls import redact_setting
 
-    words = ["streamsvm", *(redact_setting(word) for word in arguments[1:] if word != "--resume"), "--resume"]
-    return shlex.join(words)
+    return shlex.join(["streamsvm", *(redact_setting(word) for word in arguments[1:])])
+
+
+def _tell_report(outcome: "Outcome", *, as_json: bool) -> None:
+    """Where the report is. A run that could not write it has failed, although there is a model; why was said before."""
+    if outcome.result.get("report", "") is None:
+        raise typer.Exit(SourceError.exit_code)
+    if outcome.result.get("report") and not as_json:
+        print(f"report   {outcome.result['report']}")
 
 
 def _model_text(outcome: "Outcome") -> str:
@@ -299,6 +315,9 @@ def evaluate(
             autocompletion=complete(*UNKNOWN),
         ),
     ] = "raise",
+    report_to: Annotated[
+        str | None, typer.Option("--report", help="Where to write a report, an HTML page: curves, tables, weights.")
+    ] = None,
     format: Format = None,
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
@@ -311,10 +330,15 @@ def evaluate(
         raise ConfigError(f"--unknown-classes: must be {' or '.join(UNKNOWN)}, not {unknown_classes!r}")
     settings = _reading_settings(format, on_bad_row, memory, threads, sets)
     say_if_compiling()
-    from streamsvm.evaluate import evaluate as run
+    from streamsvm.config import expand
+    from streamsvm.evaluate import measure
     from streamsvm.io.sniffing import format_of
     from streamsvm.reading import make_source, test_stream
 
+    if report_to is not None:
+        from streamsvm.report.writing import refuse_if_impossible
+
+        refuse_if_impossible(report_to)
     model = _named_first(model_file)
     source = make_source(settings, tuple(inputs))
     if by is not None and (found := format_of(source, settings.data.format)) in PLAIN:
@@ -322,15 +346,25 @@ def evaluate(
             f"--by {by}: {found} data has no columns; slices need a table (CSV, JSON lines, Parquet, Arrow)"
         )
     stream = test_stream(settings, source, model, keep=(by,) if by is not None else ())
-    metrics = run(model, stream, by=by, unknown_classes=unknown_classes)
+    measured = measure(model, stream, by=by, unknown_classes=unknown_classes)
+    metrics = measured.figures
     if stream.tally.bad_rows:
         metrics["bad_rows"] = stream.tally.bad_rows
+    if report_to is not None:
+        from streamsvm.report.writing import report_evaluation
+
+        sources = [part.shown for part in source.parts]
+        metrics["report"] = report_evaluation(
+            report_to, settings, expand(model_file), model, sources, measured, shown_command(sys.argv), _warn
+        )
     if as_json:
         print(json.dumps(metrics))
         return
     from streamsvm.cli.show_metrics import report
 
     print(report(metrics, [model.class_text(code) for code in range(len(model.classes))]))
+    if report_to is not None:
+        print(f"\nreport {metrics['report']}")
     if stream.tally.bad_rows:
         print(f"\nskipped {stream.tally.bad_rows} malformed rows: {'; '.join(stream.tally.faults)}", file=sys.stderr)
 

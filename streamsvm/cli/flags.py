@@ -51,6 +51,7 @@ FLAGS = {
     "output": Flag(
         "output.model", "Where to write the model. [default: model.safetensors]", spelled=("--output", "-o")
     ),
+    "report": Flag("output.report", "Where to write a report of the run, an HTML page: curves, tables, settings."),
     "solver": Flag("solver.name", f"{', '.join(SOLVERS)}. [default: asgd]", SOLVERS),
     "loss": Flag("loss", f"{', '.join(LOSSES)}. [default: squared_hinge]", LOSSES),
     "l2": Flag("penalty.l2", "Penalty against the mean loss. [default: 1e-6]"),
@@ -120,6 +121,7 @@ OF_PASSES = (
     "holdout",
     "early_stop",
     "cache",
+    "report",
 )
 FOLLOW_FLAGS = {
     "output": FLAGS["output"]._replace(help="Where to keep the model, always whole. [default: model.safetensors]"),

@@ -247,6 +247,9 @@ class OutputSettings(Section, title="output"):
     """What is written at the end."""
 
     model: Text | None = Field(default="model.safetensors", description="File for the trained model; null keeps none.")
+    report: Text | None = Field(
+        default=None, description="File for a report of the run, an HTML page with curves and tables; null writes none."
+    )
 
 
 class CheckpointSettings(Section, title="checkpoint"):
@@ -408,6 +411,7 @@ SHAPE = Shape(
         **dict.fromkeys(("multi_class", "strategy"), "multiclass"),
         **dict.fromkeys(("probability", "calibrate", "calibrator"), "calibration"),
         **dict.fromkeys(("cutoff", "decision_threshold"), "threshold.by"),
+        **dict.fromkeys(("html", "html_report", "plots"), "output.report"),
         **dict.fromkeys(("max_retries", "attempts"), "data.retries"),
         **dict.fromkeys(("credentials", "filesystem_options", "fsspec"), "storage_options"),
         "loss_function": "loss",

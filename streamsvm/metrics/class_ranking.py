@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamsvm.batch import Float64s
 from streamsvm.jit import inlined, kernel
 from streamsvm.metrics import ranking
-from streamsvm.metrics.ranking import Ranks, RowsThenBins, ranks_of, ranks_of_rows
+from streamsvm.metrics.ranking import ByScore, Ranks, RowsThenBins, ranks_of, ranks_of_rows, rows_by_score
 
 EXACT_NUMBERS = 1 << 20  # rows x classes
 BIN_BYTES = 48 << 20
@@ -57,6 +57,14 @@ class Grid(NamedTuple):
         self.parts[place] += (bins - cells) * rows // len(scores)
         self.first[place] = np.cumsum(self.parts[place]) - self.parts[place]
 
+    def middles(self, place: int) -> Float64s:
+        """The scores in the middle of the bins of a ranking."""
+        parts = self.parts[place]
+        cell = np.repeat(np.arange(len(parts)), parts)
+        inside = np.arange(len(cell)) - np.repeat(self.first[place], parts)
+        middles: Float64s = self.low[place] + (cell + (inside + 0.5) / parts[cell]) / self.per_cell[place]
+        return middles
+
 
 class ClassRankings(RowsThenBins):
     """Each class against all others, by its own score."""
@@ -81,6 +89,17 @@ class ClassRankings(RowsThenBins):
             return [ranks_of(sides[:, 0], sides[:, 1], binned=True) for sides in self._bins]
         scores, labels, weights = self.rows
         return [ranks_of_rows(scores[:, code], labels == code, weights) for code in range(self._classes)]
+
+    def by_score(self, code: int) -> ByScore:
+        """What curves of a class against all others are drawn from."""
+        if self.rows is not None:
+            scores, labels, weights = self.rows
+            return rows_by_score(scores[:, code], labels == code, weights)
+        assert self._grid is not None
+        middles = self._grid.middles(code)
+        sides = self._bins[code, : len(middles)]
+        there = sides.any(axis=1)
+        return ByScore(middles[there], sides[there, 0], sides[there, 1])
 
 
 def macro(ranks: list[Ranks]) -> Ranks:

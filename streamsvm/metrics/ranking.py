@@ -40,6 +40,14 @@ class Ranks(NamedTuple):
     average_precision_error: float | None = None
 
 
+class ByScore(NamedTuple):
+    """Weights of negative and positive rows by their score, or by the bin that it is in; from the lowest score on."""
+
+    scores: Float64s  # of a bin its middle
+    negative: Float64s
+    positive: Float64s
+
+
 def ranks_of(negative: Float64s, positive: Float64s, *, binned: bool) -> Ranks:
     """The figures of weights in groups of rows with the same score, or in bins; from the lowest score on."""
     there = (negative > 0.0) | (positive > 0.0)
@@ -77,12 +85,20 @@ def ranks_of_rows(scores: Float64s, own: npt.NDArray[np.bool_], weights: Float32
     """The exact figures; `own` are the positive rows."""
     if own.all() or not own.any():
         return Ranks()
+    _, negative, positive = rows_by_score(scores, own, weights)
+    return ranks_of(negative, positive, binned=False)
+
+
+def rows_by_score(scores: Float64s, own: npt.NDArray[np.bool_], weights: Float32s) -> ByScore:
+    """Rows with the same score together; `own` are the positive rows."""
+    if not len(scores):
+        return ByScore(*np.zeros((3, 0)))
     order = np.argsort(scores, kind="stable")
     ordered, weighed = scores[order], weights[order].astype(np.float64)
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     positive = np.add.reduceat(np.where(own[order], weighed, 0.0), starts)
     negative = np.add.reduceat(np.where(own[order], 0.0, weighed), starts)
-    return ranks_of(negative, positive, binned=False)
+    return ByScore(ordered[starts].astype(np.float64), negative, positive)
 
 
 class RowsThenBins:
@@ -143,6 +159,22 @@ class PairRanking(RowsThenBins):
             return [ranks_of(*self._bins, binned=True)]
         scores, labels, weights = self.rows
         return [ranks_of_rows(scores, labels > 0.5, weights)]
+
+    def by_score(self, code: int = 1) -> ByScore:
+        """What curves are drawn from; `code` is that of the second class, the only one that is told from others."""
+        if self.rows is not None:
+            scores, labels, weights = self.rows
+            return rows_by_score(scores, labels > 0.5, weights)
+        places = np.flatnonzero(self._bins.any(axis=0))
+        return ByScore(_bin_middles(places), *self._bins[:, places])
+
+
+def _bin_middles(places: npt.NDArray[np.int64]) -> Float64s:
+    """The scores in the middle of bins: the way of `bit_order` back."""
+    shift = 32 - BIN_BITS
+    ordered = (places << shift) + (1 << (shift - 1))
+    bits = np.where(ordered >= 0x80000000, ordered - 0x80000000, 0xFFFFFFFF - ordered)
+    return bits.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 @inlined
