@@ -62,7 +62,7 @@ class MatrixReader:
             estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
         )
         width = X.shape[1]
-        self.features = Features({"format": "libsvm", "hash_bits": None, "dim": width}, width)
+        self.features = Features({"format": "libsvm", "hash_bits": None, "dim": width, "zero_based": True}, width)
         return dense_rows(X) if isinstance(X, np.ndarray) else sparse_rows(X)
 
 

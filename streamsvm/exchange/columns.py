@@ -4,6 +4,7 @@
     LIBSVM text, weight 0 is zero          index 1               its indices begin with 1, nearly always
     LIBSVM text, weight 0 is not zero      index 0               the data had an index 0
     a table, VW text, folded indices       index 0               streamsvm counts its own features from 0
+    arrays given to StreamSVC              index 0               column j is index j
 
 `zero_based` says it where the rule does not know: True makes index 0 the first column. The same rule is that of
 scikit-learn's `load_svmlight_file(zero_based="auto")`, which looks at the smallest index of the data.
@@ -44,7 +45,8 @@ def first_index(model: Model, zero_based: bool | None = None) -> int:
         raise ModelError("the model has no weights: nothing is learned yet")
     used = bool((model.weights[0] != 0.0).any())
     if zero_based is None:
-        plain = model.recipe.get("format") == "libsvm" and not model.recipe.get("hash_bits")
+        counted = model.recipe.get("hash_bits") or model.recipe.get("zero_based")
+        plain = model.recipe.get("format") == "libsvm" and not counted
         return 1 if plain and not used else 0
     if not zero_based and used:
         raise ModelError("index 0 has a weight, which would be left out if columns began with index 1")

@@ -5,14 +5,13 @@ spite of that, the run is not lost: its model is saved already, and whoever star
 """
 
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamsvm.config import Settings, expand
 from streamsvm.errors import ConfigError, SourceError
 from streamsvm.evaluate import Measured, measure_scores
-from streamsvm.io.files import local_path, written_atomically
+from streamsvm.io.files import refuse_unwritable, written_atomically
 from streamsvm.io.urls import is_local, reason, redact_url
 from streamsvm.judging import once
 from streamsvm.model import Model
@@ -34,12 +33,7 @@ def refuse_if_impossible(place: str) -> None:
 
         open_filesystem(url)
         return
-    path = local_path(url)
-    if path.is_dir():
-        raise SourceError(f"{path}: cannot write: is a directory; name a file for the report, such as report.html")
-    directory = next(parent for parent in path.absolute().parents if parent.exists())
-    if not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise SourceError(f"{path}: cannot write the report: {directory} is no directory that may be written to")
+    refuse_unwritable(url)
 
 
 def recorded(settings: Settings, listener: Listener) -> Listener:
