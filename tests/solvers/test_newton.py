@@ -79,6 +79,9 @@ class Twin:
         if isinstance(self.loss, Logistic):
             down = 1.0 / (1.0 + np.exp(np.clip(margins, -700, 700)))
             losses, slopes, bends = np.logaddexp(0.0, -margins), -down, down * (1.0 - down)
+        elif not isinstance(self.loss, (SquaredHinge, SmoothedHinge)):  # a new one, taken at its word
+            terms = (self.loss.value, self.loss.slope, self.loss.curvature)
+            losses, slopes, bends = (np.array([term(margin, 1.0) for margin in margins]) for term in terms)
         else:
             short = np.maximum(0.0, 1.0 - margins)
             losses, slopes, bends = short**2, -2.0 * short, 2.0 * (short > 0)
