@@ -15,7 +15,7 @@ import numpy as np
 from streamsvm import interrupts
 from streamsvm.batch import Float32s
 from streamsvm.cached_groups import CachedGroups
-from streamsvm.checkpoint import Checkpoints, Tree
+from streamsvm.checkpoint import Tree
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.fold_groups import FoldGroups
@@ -23,8 +23,8 @@ from streamsvm.groups import Groups
 from streamsvm.judging import cross_fitted, wanted
 from streamsvm.losses import smooth
 from streamsvm.model import Model
-from streamsvm.passes import Passes, held_rows
-from streamsvm.progress import Listener, Progress
+from streamsvm.passes import held_rows
+from streamsvm.progress import Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
 from streamsvm.score_sample import ScoreSample
@@ -77,16 +77,8 @@ class Fitting(Run):
 
     needs_cache = True
 
-    def __init__(
-        self,
-        settings: Settings,
-        passes: Passes,
-        checkpoints: Checkpoints,
-        listener: Listener,
-        started: float,
-        initial: Model | None = None,
-    ) -> None:
-        super().__init__(settings, passes, checkpoints, listener, started, initial)
+    def __init__(self, settings: Settings, *others: Any) -> None:
+        super().__init__(settings, *others)
         self.solver: BatchSolver | None = None  # before all rows are known, and after a run that had learned all
         self.facts: Facts | None = None
         self.steps: list[Step] = []  # that are done

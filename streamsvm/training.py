@@ -168,16 +168,8 @@ def solver_options(settings: Settings, initial: Model | None = None) -> dict[str
 class TrainingRun(OnlineRun):
     """One training run: a solver, and what is told about it."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        passes: Passes,
-        checkpoints: Checkpoints,
-        listener: Listener,
-        started: float,
-        initial: Model | None = None,
-    ) -> None:
-        super().__init__(settings, passes, checkpoints, listener, started, initial)
+    def __init__(self, settings: Settings, *others: Any) -> None:
+        super().__init__(settings, *others)
         self.best: Best | None = None
         self.held_out: list[dict[str, float]] = []  # loss and error on held-out rows after each pass
         self.best_sample: ScoreSample | None = None  # of held-out rows, by the weights of that pass
@@ -331,7 +323,8 @@ class TrainingRun(OnlineRun):
     def _tell_step_size(self) -> None:
         if not self._told and self.solver.step_size is not None:
             self._told = True
-            chosen = getattr(self.settings.solver, "eta0", None) == "auto" and self.initial is None
+            known = self.initial is not None and self.initial.online.get("eta0") is not None
+            chosen = getattr(self.settings.solver, "eta0", None) == "auto" and not known
             how = "chosen by trial on the first rows" if chosen else "as given"
             self.listener.note(f"step size eta0 = {self.solver.step_size:g}, {how}")
 
