@@ -363,8 +363,10 @@ class TrainingRun(OnlineRun):
     def restore(self, state: Tree) -> None:
         self.passes_done, self._told = state["passes_done"], state["told"]
         self.held_out = list(state["held_out"])
-        watched = "watch" in state["solver"]  # rows may wait there to be learned, whatever is wanted now
-        self.solver.watch = Progressive(many=self.feed.classes.many) if watched else None
+        if "watch" not in state["solver"]:
+            self.solver.watch = None
+        elif self.solver.watch is None:  # rows may wait there to be learned, whatever is wanted now
+            self.solver.watch = Progressive(many=self.feed.classes.many)
         self.solver.restore(state["solver"])
         self.holdout.restore(state["holdout"])
         if "best" in state:
