@@ -86,7 +86,7 @@ def told(run, command: str) -> tuple[int, str]:
         ("train t.tar.gz", 3, "t.tar.gz: this is a tar archive, not text; unpack it"),
         ("train page.svm", 3, "page.svm: this is a web page, not data; is this the right address?"),
         ("train t.arff", 3, "t.arff: this is an ARFF file; delete all up to @data, and name it .csv"),
-        ("train list.json --label clicked", 4, "list.json:1: this is one list; JSON lines have an object on each line"),
+        ("train list.json --label clicked", 4, "list.json:1: this is not a JSON object but a list; put an object on each line"),
         ("train a.svm --format parquet", 3, "a.svm: this is no Parquet file: it begins with b'"),
         ("train csv.parquet", 3, "csv.parquet: this is no Parquet file: it begins with b'clicked,age,'; leave"),
         ("train parquet.svm", 3, "parquet.svm: this is a Parquet file, not text; name or convert files of one"),
