@@ -94,7 +94,7 @@ def _refuse_other_kinds(file: Any, part: Part) -> None:
     head = bytes(file.read(12))
     if head and not head.startswith(b"PAR1"):
         raise SourceError(
-            f"{part.shown}: this is no Parquet file: it begins with {head!r}; leave out --format, or give it the "
+            f"{part.shown}: cannot read this Parquet file: it begins with {head!r}; leave out --format, or give it the "
             "ending of what it is (.svm, .csv, .jsonl, ...)"
         )
 

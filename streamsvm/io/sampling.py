@@ -129,7 +129,7 @@ def first_objects(text: bytes, shown: str) -> Columns:
             if number == 1:
                 what = f"this is not a JSON object: {line[:60]!r}"
                 if line.lstrip().startswith("["):
-                    what = "this is one list; JSON lines have an object on each line (jq -c '.[]' old.json > new.jsonl)"
+                    what = "this is not a JSON object but a list; put each object on a line: jq -c '.[]'"
                 raise DataError(f"{shown}:1: {what}") from None
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
