@@ -139,8 +139,8 @@ ROOMS = {
     | TERMS,
     "array_rows": SMALL,
     "estimators": SMALL
-    | {"array_rows", "classes", "config", "dialects", "features", "frames", "incremental", "io", "memory_stream"}
-    | {"model", "progress", "stream", "tables", "training"},
+    | {"array_rows", "classes", "config", "dialects", "exchange", "features", "frames", "incremental", "io"}
+    | {"memory_stream", "model", "progress", "stream", "tables", "training"},
     "incremental": SMALL
     | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
     | {"solvers", "stream", "training"},

@@ -228,6 +228,23 @@ def test_fit_stream_reads_what_the_command_line_reads(tmp_path):
     assert same(known, StreamSVC().fit_stream(str(tmp_path / "part-*.svm")).model_)
 
 
+def test_columns_of_arrays_are_those_of_load_svmlight_file():
+    """Files count indices from 1, arrays columns from 0; models of files have no weight for index 0, so all fits."""
+    rows, labels = load_svmlight_file(A9A)
+    assert rows.shape[1] == 123
+    streamed = StreamSVC().fit_stream(A9A)
+    assert streamed.n_features_in_ == 123 and streamed.coef_.shape == (1, 123) and streamed.model_.dim == 124
+    scores = np.concatenate([streamed.model_.scores(batch) for batch in open_stream(A9A, model=streamed.model_)])
+    assert np.array_equal(streamed.decision_function(rows), scores)
+    assert np.allclose(streamed.decision_function(rows), (rows @ streamed.coef_.T).ravel() + streamed.intercept_)
+    shifted = StreamSVC(solver="asgd", l2=1e-6, passes=1, shuffle=False).fit(rows, labels)
+    assert np.array_equal(shifted.coef_, streamed.coef_)
+    streamed.partial_fit(rows[:500].toarray(), labels[:500])
+    assert streamed.model_.dim == 124 and streamed.coef_.shape == (1, 123)
+    again = pickle.loads(pickle.dumps(streamed)).partial_fit(rows[:500], labels[:500])
+    assert again.model_.weights[0] == 0.0 and again.score(rows, labels) > 0.8
+
+
 def test_fit_stream_takes_batches(a9a):
     rows, labels = a9a
     known = StreamSVC().fit_stream(A9A).model_

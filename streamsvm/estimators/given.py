@@ -20,6 +20,7 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.recipe import Recipe
 from streamsvm.frames import FrameReader
 from streamsvm.io.frames import is_frame, only_numbers, records_of
+from streamsvm.model import Model
 from streamsvm.progress import Progress
 from streamsvm.stream import UNKNOWN, Features
 from streamsvm.tables import TableDialect
@@ -42,20 +43,30 @@ def read_first(estimator: Any, X: Any, wishes: Wishes, note: Callable[[str], Non
     return matrix, matrix.read(estimator, X, reset=True)
 
 
-def reader_of(recipe: Mapping[str, Any]) -> "Reader":
-    """How to read what comes after learning, by the recipe that a model keeps."""
+def reader_of(recipe: Mapping[str, Any], first: int = 0) -> "Reader":
+    """How to read what comes after learning, by the recipe that a model keeps; `first` is the index of column 0."""
     if recipe.get("format") == "table":
         dialect = TableDialect("arrow", Recipe.of_model(dict(recipe)), labelled=False)
         return ColumnReader(dialect, Features(dict(recipe)))
     if recipe.get("format") == "vw" or recipe.get("hash_bits"):
         raise ModelError("the model has hashed names or indices: use streamsvm predict, or open_stream(model=...)")
-    return MatrixReader()
+    return MatrixReader(first)
+
+
+def features_of_model(model: Model) -> Features:
+    """What is known of the features of rows, for learning on from a model."""
+    recipe = {key: value for key, value in model.recipe.items() if key not in ("scale", "names")}
+    table = Recipe.of_model(model.recipe) if recipe.get("format") == "table" else None
+    return Features(recipe, model.dim, table.dense if table is not None and table.hashed else None)
 
 
 class MatrixReader:
-    """Arrays, sparse matrices and frames of numbers: a column is an index."""
+    """Arrays, sparse matrices and frames of numbers: a column is an index, counted from `first` on."""
 
     features = UNKNOWN
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
 
     def read(self, estimator: Any, X: Any, *, reset: bool) -> Batch:  # noqa: N803
         X = validate_data(  # noqa: N806
@@ -63,7 +74,8 @@ class MatrixReader:
         )
         width = X.shape[1]
         self.features = Features({"format": "libsvm", "hash_bits": None, "dim": width, "zero_based": True}, width)
-        return dense_rows(X) if isinstance(X, np.ndarray) else sparse_rows(X)
+        rows = dense_rows(X) if isinstance(X, np.ndarray) else sparse_rows(X)
+        return rows._replace(indices=rows.indices + np.uint32(self._first)) if self._first else rows
 
 
 class ColumnReader:

@@ -30,12 +30,14 @@ from streamsvm.estimators.given import (
     as_value_errors,
     class_names,
     codes_among,
+    features_of_model,
     labelled,
     read_first,
     reader_of,
     weights_of,
     whole_name,
 )
+from streamsvm.exchange.columns import first_index
 from streamsvm.features.recipe import Recipe
 from streamsvm.incremental import Incremental
 from streamsvm.memory_stream import MemoryStream
@@ -106,6 +108,9 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
+    Column j of an array is index j of the model; where LIBSVM text was learned from that has no index 0, it is index
+    j + 1, as `sklearn.datasets.load_svmlight_file` has it.
+
     `fit` stops within `tol` of the optimum, in single precision. So a row of weight 2 and the same row twice
     give the same model within that tolerance only, and two of scikit-learn's checks, which ask for seven digits, fail
     (`expected_failed_checks`).
@@ -132,6 +137,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _model: Model | None  # None while a run goes on whose model nobody has asked for
     _run: Any  # of partial_fit: an Incremental, or what a copy was made of
     _recipe: dict[str, Any]  # how features are made of what is given
+    _first = 0  # the index of the first column of an array
 
     def __init__(
         self,
@@ -196,7 +202,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "StreamSVC":  # noqa: N803
         """Learn from arrays, a sparse matrix, or a frame of pandas or polars."""
         with as_value_errors():
-            before = self._model if self.warm_start and self._fitted else None
+            before = self.model_ if self.warm_start and self._fitted else None
             reader, rows = self._read_first(X)
             classes, codes = self._classes_of(y)
             if len(classes) < 2:
@@ -225,7 +231,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight), of which all have the same columns. Batches with labels that are texts need `classes`.
         """
         with as_value_errors():
-            before = self._model if self.warm_start and self._fitted else None
+            before = self.model_ if self.warm_start and self._fitted else None
             if isinstance(source, (str, list)) and all(isinstance(url, str) for url in source):
                 given = {"data.train": source, "data.label": label, "data.format": format}
                 given |= {f"features.{name}": value for name, value in (self.features or {}).items()}
@@ -295,11 +301,13 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 settings = self._settings(streaming=True, given={"solver.passes": 1})
                 if isinstance(settings.solver, BatchSettings):
                     raise ConfigError(f"solver {settings.solver.name} needs all rows at once: use fit, or asgd")
-                features = reader.features._replace(label_classes=names)
-                run = Incremental(settings, features, self._listener(), None if fresh else self._model)
+                before = None if fresh else self.model_
+                features = reader.features if before is None else features_of_model(before)
+                run = Incremental(settings, features._replace(label_classes=names), self._listener(), before)
+                self._recipe = features.recipe
             run.learn_rows(rows)
             self.classes_, self.n_iter_ = known, 1
-            self._run, self._model, self._recipe = run, None, reader.features.recipe
+            self._run, self._model = run, None
         return self
 
     def _train(
@@ -325,13 +333,14 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes
         self._model = model
         self._recipe = model.recipe
+        self._first = first_index(model)
         self._run = None
 
     def _describe_features(self, model: Model) -> None:
         """Tell of the features of a model that was not learned from arrays."""
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self.n_features_in_ = model.dim
+        self.n_features_in_ = model.dim - self._first
         if model.recipe.get("format") == "table":
             names = [column.name for column in Recipe.of_model(model.recipe).columns]
             self.n_features_in_ = len(names)
@@ -388,7 +397,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any) -> tuple[Reader, Batch]:  # noqa: N803
         """What is given after learning has begun, as rows without labels."""
-        reader = reader_of(self._recipe)
+        reader = reader_of(self._recipe, self._first)
         return reader, reader.read(self, X, reset=False)
 
     def _read_first(self, X: Any) -> tuple[Reader, Batch]:  # noqa: N803
@@ -425,7 +434,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> Float64s:
-        weights = self.model_.weights.astype(np.float64)
+        weights = self.model_.weights[self._first :].astype(np.float64)
         return np.ascontiguousarray(weights.T) if self.model_.many else weights[None, :]
 
     @property
