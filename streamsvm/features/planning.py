@@ -348,9 +348,9 @@ def _interactions(given: tuple[tuple[str, ...], ...], columns: list[Column]) -> 
 
 def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
     """What was decided, on one line."""
-    label = f"; label {recipe.label}" if recipe.label is not None else ""
+    label = f"label {recipe.label}" if recipe.label is not None else "no label"
     if recipe.as_written:
-        note(f"features: indices and values as written{label}")
+        note(f"features: indices and values as written, {label}")
         return
     words = {"number": "numeric", "log1p": "log1p", "bucket": "bucketized", "word": "categorical"}
     words |= {"words": "lists of categories", "text": "text", "vector": "vectors", "sparse": "sparse"}
@@ -360,7 +360,7 @@ def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
     shown = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds.items()]
     if recipe.interactions:
         shown.append(f"{len(recipe.interactions)} interactions")
-    note(f"features: {', '.join(shown)}{label}")
+    note(f"features: {', '.join(shown)}; {label}")
 
 
 def _some(names: list[str]) -> str:
