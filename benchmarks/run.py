@@ -26,7 +26,13 @@ Say = Callable[[str], None]
 HERE = Path(__file__).resolve().parent
 LOSSES = ["hinge", "squared_hinge"]
 BIG = {"steady_state", "memory"}  # measures with a second, larger file
-OWN_FILES = {"tables_dense", "tables_clicks", "classes", "probabilities"}  # measures that ask for no generated text
+OWN_FILES = {
+    "tables_dense",
+    "tables_clicks",
+    "classes",
+    "probabilities",
+    "estimators",
+}  # measures that ask for no generated text
 
 
 def main() -> None:

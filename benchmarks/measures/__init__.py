@@ -9,6 +9,7 @@ from measures.checkpoints import checkpoints
 from measures.choice import choice
 from measures.classes import class_pace, every_class
 from measures.end_to_end import end_to_end, steady_state
+from measures.estimators import estimators
 from measures.gaps import gap_curves
 from measures.memory import memory
 from measures.parsing import text_to_arrays
@@ -43,4 +44,5 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "tables_dense": tables_dense,
     "tables_clicks": tables_clicks,
     "remote": remote,
+    "estimators": estimators,
 }
