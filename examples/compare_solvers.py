@@ -47,7 +47,7 @@ def run(solver: str, watch: Silent = Silent(), **more: Any) -> dict[str, Any]:
 
 def online_curve(solver: str) -> Curve:
     """A run for each number of passes."""
-    run(solver)
+    run(solver, **{"solver.passes": 2, "run.objective": True})
     results = [run(solver, **{"solver.passes": passes, "run.objective": True}) for passes in PASSES]
     return [(result["seconds"], result["objective"]) for result in results]
 
