@@ -71,7 +71,7 @@ def plan_of_model(settings: Settings, source: Source, model: Model) -> Plan:
     dialect = serving_dialect(settings, source, model, labelled=True)
     if isinstance(dialect, libsvm.Dialect) and model.recipe.get("dim"):
         dialect = dialect._replace(limit=model.recipe["dim"])
-    return Plan(dialect, _features(dialect, _features_only(model.recipe), settings))
+    return Plan(dialect, _features(dialect, features_only(model.recipe), settings))
 
 
 def first_labels(source: Source) -> tuple[float, ...]:
@@ -105,7 +105,8 @@ def _as_written(settings: Settings) -> dict[str, Any]:
     return {"format": "libsvm", "hash_bits": settings.features.hash_bits, "dim": settings.features.dim}
 
 
-def _features_only(recipe: dict[str, Any]) -> dict[str, Any]:
+def features_only(recipe: dict[str, Any]) -> dict[str, Any]:
+    """What a model keeps of its features, without what belongs to the run that made it."""
     return {key: value for key, value in recipe.items() if key not in ("scale", "names")}
 
 

@@ -131,6 +131,11 @@ def test_stream(
     )
 
 
+def feature_overrides(features: Mapping[str, object] | None) -> dict[str, object]:
+    """What becomes of the columns of a table, given as `features:` has it, as overrides for `load_settings`."""
+    return {f"features.{name}": value for name, value in (features or {}).items()}
+
+
 def open_stream(
     urls: str | list[str],
     *,
@@ -181,7 +186,7 @@ def open_stream(
         "features.hash_bits": hash_bits,
         "run.seed": seed,
         "run.threads": threads or "auto",
-        **{f"features.{name}": value for name, value in (features or {}).items()},
+        **feature_overrides(features),
     }
     settings = load_settings(overrides=given, environ={})
     run = settings.run.model_copy(update={"memory": memory})  # any number will do here

@@ -140,7 +140,7 @@ ROOMS = {
     "array_rows": SMALL,
     "estimators": SMALL
     | {"array_rows", "classes", "config", "dialects", "exchange", "features", "frames", "incremental", "io"}
-    | {"memory_stream", "model", "progress", "stream", "tables", "training"},
+    | {"memory_stream", "model", "progress", "reading", "stream", "tables", "training"},
     "incremental": SMALL
     | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
     | {"solvers", "stream", "training"},

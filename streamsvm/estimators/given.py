@@ -15,13 +15,14 @@ from streamsvm.array_rows import dense_rows, sparse_rows
 from streamsvm.batch import Batch
 from streamsvm.classes import ClassLabel, ClassMap, whole
 from streamsvm.config import load_settings
-from streamsvm.dialects import frame_plan
+from streamsvm.dialects import features_only, frame_plan
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.recipe import Recipe
 from streamsvm.frames import FrameReader
 from streamsvm.io.frames import is_frame, only_numbers, records_of
 from streamsvm.model import Model
 from streamsvm.progress import Progress
+from streamsvm.reading import feature_overrides
 from streamsvm.stream import UNKNOWN, Features
 from streamsvm.tables import TableDialect
 
@@ -32,9 +33,8 @@ Wishes = Mapping[str, Any] | None  # what becomes of the columns of a frame, as 
 def read_first(estimator: Any, X: Any, wishes: Wishes, note: Callable[[str], None]) -> tuple["Reader", Batch]:  # noqa: N803
     """The rows of what is given first, without labels, and how all that follows is read."""
     if is_frame(X) and (wishes or not only_numbers(X)):
-        overrides = {f"features.{name}": value for name, value in (wishes or {}).items()}
         records = records_of(X)
-        plan = frame_plan(load_settings(overrides=overrides, environ={}), records, note)
+        plan = frame_plan(load_settings(overrides=feature_overrides(wishes), environ={}), records, note)
         assert isinstance(plan.dialect, TableDialect)
         validate_data(estimator, X, reset=True, skip_check_array=True)
         columns = ColumnReader(plan.dialect, plan.features)
@@ -55,7 +55,7 @@ def reader_of(recipe: Mapping[str, Any], first: int = 0) -> "Reader":
 
 def features_of_model(model: Model) -> Features:
     """What is known of the features of rows, for learning on from a model."""
-    recipe = {key: value for key, value in model.recipe.items() if key not in ("scale", "names")}
+    recipe = features_only(model.recipe)
     table = Recipe.of_model(model.recipe) if recipe.get("format") == "table" else None
     return Features(recipe, model.dim, table.dense if table is not None and table.hashed else None)
 
@@ -82,7 +82,6 @@ class ColumnReader:
     """Frames whose columns are looked up by name."""
 
     def __init__(self, dialect: TableDialect, features: Features) -> None:
-        self.dialect = dialect
         self.features = features
         self._reader = FrameReader(dialect)
 

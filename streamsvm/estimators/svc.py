@@ -42,6 +42,7 @@ from streamsvm.features.recipe import Recipe
 from streamsvm.incremental import Incremental
 from streamsvm.memory_stream import MemoryStream
 from streamsvm.model import Model
+from streamsvm.reading import feature_overrides
 from streamsvm.stream import Stream
 from streamsvm.training import train
 
@@ -233,8 +234,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with as_value_errors():
             before = self.model_ if self.warm_start and self._fitted else None
             if isinstance(source, (str, list)) and all(isinstance(url, str) for url in source):
-                given = {"data.train": source, "data.label": label, "data.format": format}
-                given |= {f"features.{name}": value for name, value in (self.features or {}).items()}
+                given: dict[str, object] = {"data.train": source, "data.label": label, "data.format": format}
+                given |= feature_overrides(self.features)
                 given["data.classes"] = None if classes is None else class_names(np.asarray(classes))
                 self._train(self._settings(streaming=True, given=given), None, None, before)
             elif isinstance(source, Stream):
@@ -390,7 +391,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.class_weight
         return {str(whole_name(name)): float(weight) for name, weight in self.class_weight.items()}
 
-    def _listener(self) -> "Told":
+    def _listener(self) -> Told:
         return Told(self.verbose)
 
     # What is given.
@@ -452,8 +453,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:  # noqa: N803
         """The class of each row."""
-        codes = self.model_.codes(self._scores(X)) if self._fitted else self._scores(X)
-        return np.asarray(self.classes_[codes])
+        scores = self._scores(X)
+        return np.asarray(self.classes_[self.model_.codes(scores)])
 
     def _probable(self) -> bool:
         if self._fitted:
@@ -467,7 +468,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(_probable)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Float64s:  # noqa: N803
         """The probability of each class, in the order of `classes_`; each row adds up to 1."""
-        found = self.model_.probabilities(self._scores(X)) if self._fitted else self._scores(X)
+        scores = self._scores(X)
+        found = self.model_.probabilities(scores)
         return found if found.ndim == 2 else np.column_stack([1.0 - found, found])
 
     @available_if(_probable)  # type: ignore[untyped-decorator]
