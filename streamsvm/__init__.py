@@ -1,4 +1,4 @@
-"""streamsvm: linear support vector machines on data that does not fit in memory.
+"""streamsvm: support vector machines, linear or with a map, on data that does not fit in memory.
 
 The rooms, in the order data travels:
 
@@ -15,9 +15,13 @@ The rooms, in the order data travels:
                     (io/grouped_rows: rows in memory are their own cache)
     feed            what solvers want of a batch: class codes (classes), weights (weighting), scale (features/scaling),
                     which rows are held out (holdout)
-    groups          all rows of finite data, for solvers that go over them again and again (cached_groups)
+    features/maps/  rows -> mapped rows, from which a linear solver learns what a kernel machine would: spread brings
+                    columns to one size, make chooses and makes a map; mapping decides from which rows
+    groups          all rows of finite data, for solvers that go over them again and again (cached_groups);
+                    mapped_groups has them mapped, each made when it is asked for
     solvers/        one algorithm per file; losses, penalties, schedules and rows are what their kernels are made of;
-                    solvers/many has the online ones for more than two classes, lanes what these share
+                    solvers/many has the online ones for more than two classes, lanes what these share; norma and
+                    kernel_pegasos keep rows (support, similarity), and upkeep sees to it that they stay few
     judging         scores of rows that were not learned (progressive, holdout, fold_groups), kept in a score_sample:
                     calibration makes probabilities of them, thresholds says where to decide
     model           weights and how they came about; scoring has the scores, evaluate and metrics/ measure them

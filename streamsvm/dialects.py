@@ -107,7 +107,7 @@ def _as_written(settings: Settings) -> dict[str, Any]:
 
 def features_only(recipe: dict[str, Any]) -> dict[str, Any]:
     """What a model keeps of its features, without what belongs to the run that made it."""
-    return {key: value for key, value in recipe.items() if key not in ("scale", "names")}
+    return {key: value for key, value in recipe.items() if key not in ("scale", "names", "map")}
 
 
 def _features(dialect: Dialect, recipe: dict[str, Any], settings: Settings, labels: tuple[float, ...] = ()) -> Features:

@@ -1,10 +1,11 @@
 """Rows as solvers want them: with class codes, weighted, scaled, some of them held out.
 
-    passes --batches--> class codes --> class weights --> scaling --> Visit, to a solver or to several
+    passes --batches--> class codes --> class weights --> scaling --> Visit --map--> Visits, to a solver or to several
 
 What must be known before the first step (the number of rows for C, the weight of each class, the scale of each
 feature) is counted in the cache, where there is one: then it is exact from the first row. On a stream that is read
-once, class weights and scales are those of the rows so far.
+once, class weights and scales are those of the rows so far. A map is made from a sample of all rows, or there from the
+first batch; mapped rows are made batch by batch, so that a run can be stopped between any two.
 """
 
 from collections.abc import Callable, Generator
@@ -13,19 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Int64s
+from streamsvm.batch import Batch, Int64s, concatenate
 from streamsvm.classes import ClassMap, UndeclaredClassError, class_map_of, classes_from, refuse_texts, shown_label
 from streamsvm.config import DEFAULT_L2, Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.scaling import Scaling
 from streamsvm.first_rows import FirstRows
 from streamsvm.holdout import Bools
+from streamsvm.mapping import FEWEST_ROWS, chosen_rows, first_rows, map_of, map_restored, map_state, map_wish
 from streamsvm.model import Model
 from streamsvm.passes import Passes, Tick, held_rows
+from streamsvm.shuffle import taken
 from streamsvm.weighting import ClassWeights
 
 Note = Callable[[str], None]
 State = dict[str, Any]
+
+MAP_SHARE = 8  # of the memory that pieces of mapped rows may take
 
 
 class StartOver(Exception):  # noqa: N818  (not an error: the classes are known now)
@@ -50,6 +55,10 @@ class Feed:
         self.classes = self._declared_classes(initial)
         self.rows = settings.data.rows
         self._totals: dict[float, float] | None = None  # weight of each label as written, where counted
+        self.wish = map_wish(settings)
+        self.map = map_of(self.wish, initial)
+        self._fit_map()
+        self._late_map = False  # whether it was made after the first step, so that solvers did not know its width
         self.scaling = self._new_scaling(initial, memory)
         self.class_weights: ClassWeights | None = None
         self.features = 0
@@ -79,7 +88,7 @@ class Feed:
 
     def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | None:
         kind = self._settings.features.scale
-        if kind == "none":
+        if kind in ("auto", "none") or self.mapped:
             return None
         if initial is not None:
             if initial.scale is None:
@@ -100,6 +109,7 @@ class Feed:
     def _prepare(self, tick: Tick, whole: bool) -> None:
         scaling = self.scaling if self.scaling is not None and not self.scaling.frozen else None
         needs_rows = self._settings.penalty.C is not None and self.rows is None
+        needs_map = self.wish is not None and self.map is None
         if needs_rows and not self._passes.will_cache:
             raise ConfigError(
                 "penalty.C needs the number of rows: set data.rows, keep a cache (--cache PATH), or use --l2"
@@ -108,6 +118,7 @@ class Feed:
             *(["C depends on the number of rows"] if needs_rows else []),
             *(["balanced weights depend on the number in each class"] if self._balanced else []),
             *(["scaling depends on all values"] if scaling else []),
+            *(["the map is made from a sample of all rows"] if needs_map else []),
         ]
         if self._passes.filling or ((reasons or whole) and self._passes.will_cache and not self._passes.cached):
             if reasons and not whole:
@@ -122,6 +133,80 @@ class Feed:
                         scaling.see(batch._replace(weights=np.abs(batch.weights)))
                         tick(batch.rows)
                 scaling.freeze()
+            if needs_map:
+                self._make_map(self._sample())
+
+    # The map.
+
+    @property
+    def mapped(self) -> bool:
+        """Whether there is a map, made or to be made."""
+        return self.map is not None or self.wish is not None
+
+    @property
+    def width(self) -> int:
+        """The number of weights, if it is known; else 0."""
+        if self.mapped:
+            return self.map.width if self.map is not None and not self._late_map else 0
+        return self._passes.stream.features.width
+
+    def _sample(self) -> Batch:
+        """Rows from everywhere in the cache, but those that are not to be learned from."""
+        starts = self._passes.starts()
+        rows = chosen_rows(self._settings.run.seed, int(starts[-1]))
+        places = np.searchsorted(rows, starts)
+        parts = []
+        for group, (a, b) in enumerate(zip(places[:-1], places[1:], strict=True)):
+            if b > a:
+                batch = self._passes.group(group)
+                own = rows[a:b] - starts[group]
+                parts.append(taken(batch, own[batch.weights[own] > 0.0]))
+        return concatenate(parts)
+
+    def _make_map(self, sample: Batch) -> None:
+        from streamsvm.features.maps.make import make_map
+
+        assert self.wish is not None
+        total = self.rows or sample.rows
+        self.map = make_map(self.wish, sample, total, len(self.classes.names))
+        self._fit_map()
+        self._note(f"map {self.map.summary()}, made from {sample.rows:,} rows")
+
+    def _fit_map(self) -> None:
+        """Pieces of mapped rows take a part of the memory that reading has, and no more."""
+        if self.map is not None:
+            self.map.fit_into(self._passes.stream.reading.memory // MAP_SHARE)
+
+    @property
+    def map_bytes(self) -> int:
+        """What the map takes of the memory of the solver."""
+        return self.map.bytes_for(self._passes.stream.reading.workers) if self.map is not None else 0
+
+    def _first_rows(self, batch: Batch, held: Bools | None) -> Batch:
+        """Rows of the first batch for a map, where no others can be had; DataError if a log has too few of them yet."""
+        rows = first_rows(batch, held)
+        if rows.rows < FEWEST_ROWS:
+            few = f"a map is made from rows, and the first batch has {rows.rows}"
+            if self._passes.stream.source.endless:
+                raise DataError(f"{few}: train a model on rows that are there already, and go on with it (--init)")
+            self._note(f"warning: {few}; more would make a better one")
+        return rows
+
+    def mapped_visits(self, visit: Visit) -> Generator[Visit, None, None]:
+        """The visit, or, where there is a map, its rows mapped, piece by piece in their order."""
+        if not self.mapped or not visit.batch.rows:
+            yield visit
+            return
+        batch, order, held = visit
+        if order is not None:
+            batch, held = taken(batch, order), held[order] if held is not None else None
+        if self.map is None:
+            self._late_map = True
+            self._make_map(self._first_rows(batch, held))
+        assert self.map is not None
+        with closing(self.map.pieces(batch, self._passes.stream.reading.workers)) as pieces:
+            for part, rows in pieces:
+                yield Visit(rows, None, held[part] if held is not None else None)
 
     def _collect_names(self, tick: Tick) -> None:
         """Read the source for the names of features, if the rows come from a cache that was there before."""
@@ -177,8 +262,11 @@ class Feed:
 
     def l2(self) -> float:
         penalty = self._settings.penalty
-        if penalty.C is not None:
-            return 1.0 / (penalty.C * max(self._learned_weight(), 1e-300))
+        given = penalty.C
+        if self.map is not None and self.rows is not None and penalty.is_default:
+            given = self.map.usual_c
+        if given is not None:
+            return 1.0 / (given * max(self._learned_weight(), 1e-300))
         return DEFAULT_L2 if penalty.is_default else penalty.l2 or 0.0
 
     def _learned_weight(self) -> float:
@@ -260,7 +348,8 @@ class Feed:
     def _new_watch(self) -> FirstRows:
         shuffled = self._settings.data.shuffle not in ("auto", 0)
         names = self._passes.stream.features.names
-        return FirstRows(self._note, shuffled=shuffled, scaled=self.scaling is not None, names=names)
+        scaled = self.scaling is not None or self.mapped
+        return FirstRows(self._note, shuffled=shuffled, scaled=scaled, names=names)
 
     def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
         batch, held = self._coded(batch)
@@ -341,6 +430,8 @@ class Feed:
         }
         if self.scaling is not None:
             state["scaling"] = self.scaling.state()
+        if self.map is not None:
+            state["map"] = {**map_state(self.map), "late": self._late_map}
         if self.class_weights is not None:
             state["class_weights"] = self.class_weights.state()
         if self._watch is not None:
@@ -357,6 +448,9 @@ class Feed:
         self.unknown = state["unknown"]
         if self.scaling is not None:
             self.scaling.restore(state["scaling"])
+        if "map" in state:
+            self.map, self._late_map = map_restored(state["map"]), state["map"]["late"]
+            self._fit_map()
         self.class_weights = self._new_class_weights()
         if self.class_weights is not None:
             self.class_weights.restore(state["class_weights"])
@@ -381,6 +475,5 @@ class Feed:
     # The recipe, for the model.
 
     def recipe(self) -> dict[str, Any]:
-        kind = self._settings.features.scale
-        scale = {} if kind == "none" else {"scale": kind}
+        scale = {"scale": self.scaling.kind} if self.scaling is not None else {}
         return {**self._passes.stream.features.recipe, **scale}

@@ -8,7 +8,7 @@ The cache is filled before anything is learned: then the number of rows, the cla
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.solvers import BATCH_SOLVERS, class_weight_bytes, make_batch_solver, make_class_solver
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
+
+if TYPE_CHECKING:
+    from streamsvm.mapped_groups import MappedGroups
 
 FEW_FEATURES = 1000  # with fewer, and
 MANY_ROWS = 20  # times as many rows, newton is the quicker one
@@ -93,7 +96,8 @@ class Fitting(Run):
         settings = self.settings
         reading = make_reading(settings)
         width = self.passes.stream.features.width
-        self.groups = CachedGroups(self.feed, self.passes, dim=width, threads=reading.workers, tick=self._survey)
+        raw = CachedGroups(self.feed, self.passes, dim=width, threads=reading.workers, tick=self._survey)
+        self.groups = self._mapped(raw)
         self.l2s = self._penalties()
         name = self._solver_name()
         self.solver = self._make_solver(name, self.groups, self.l2s[0], self._read, self._told)
@@ -101,6 +105,14 @@ class Fitting(Run):
         features = int(groups.features.sum())
         self.facts = Facts(name, groups.rows, features, groups.width, groups.weight, len(self.l2s))
         self.listener.note(f"{name}: {self.solver.described()}")
+
+    def _mapped(self, raw: CachedGroups) -> "CachedGroups | MappedGroups":
+        """The groups, mapped where there is a map."""
+        if self.feed.map is None:
+            return raw
+        from streamsvm.mapped_groups import MappedGroups
+
+        return MappedGroups(raw, self.feed.map, self._survey)
 
     def _make_solver(
         self,
@@ -114,6 +126,7 @@ class Fitting(Run):
         classes = len(self.feed.classes.names) if self.feed.classes.many else 0
         memory = memory_for_batch_solver(settings, groups.rows, groups.width, classes)
         memory -= self.feed.scaling.bytes_for(groups.width) if self.feed.scaling is not None else 0
+        memory = max(memory - self.feed.map_bytes, 1 << 20)
         self._refuse_if_too_wide(name, memory, classes)
         around = Surroundings(
             memory=memory,
@@ -171,7 +184,7 @@ class Fitting(Run):
         if each * self.groups.width <= memory:
             return
         bits = max(1, (memory // each).bit_length() - 1)
-        needed, given = each * self.groups.width / 1e6, self.passes.stream.features.width
+        needed, given = each * self.groups.width / 1e6, self.feed.width
         cause = f"{given} weights" if given else f"index {self.groups.width - 1}"
         cause += f" for each of {classes} classes" if classes else ""
         raise (ConfigError if given else DataError)(

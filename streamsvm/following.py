@@ -258,7 +258,7 @@ class Following(TrainingRun):
             for visit in visits:
                 if visit.batch.rows:
                     self._row_at = time.monotonic()
-                    self.learn_visit(visit)
+                    self.learn_mapped(visit)
                 self._tell_bad_rows()
                 self._publish()
                 self._tick(visit.batch.rows)

@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.errors import SourceError
 from streamsvm.interrupts import check
-from streamsvm.pool import Tokens, ordered
+from streamsvm.pool import worked_ahead
 
 AHEAD = 2  # groups for each thread that are worked on, or wait for their turn
 
@@ -82,12 +82,6 @@ class Groups(ABC):
         those whose work waits for that of others.
         """
         asked = range(self.count) if numbers is None else numbers
-        tokens = Tokens(AHEAD * self.threads)
-
-        def produce() -> Iterator[int]:
-            for number in asked:
-                tokens.take(1)
-                yield number
 
         def read_and_work(number: int) -> Result:
             try:
@@ -101,10 +95,8 @@ class Groups(ABC):
             check()
             yield read_and_work(asked[0])
             return
-        with closing(ordered(produce, read_and_work, tokens, self.threads)) as results:
-            for result in results:
-                yield result
-                tokens.give_back(1)
+        with closing(worked_ahead(asked, read_and_work, AHEAD * self.threads, self.threads)) as results:
+            yield from results
 
     def column(self, kind: type[np.generic], memory: int, each: int | None = None) -> Column:
         """A number for each row, all zero: in memory if they fit into so many bytes, else in a mapped file.

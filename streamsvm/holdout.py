@@ -5,17 +5,17 @@ weights as they stand then score them. So the figures depend on the order of row
 scoring needs no second reading of the data.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
+from streamsvm.batch import Batch, Float64s, Int64s, concatenate
 from streamsvm.errors import ModelError
 from streamsvm.losses import Loss
 from streamsvm.score_sample import ScoreSample
-from streamsvm.scoring import Offset, losses_of, score_rows
+from streamsvm.scoring import losses_of
 from streamsvm.shuffle import taken
 from streamsvm.solvers.base import row_order
 
@@ -23,6 +23,7 @@ HELD_ROWS = 8192
 HELD_FEATURES = 1 << 20
 
 Bools = npt.NDArray[np.bool_]
+Scores = Callable[[Batch], Float64s]  # of rows, by a model as it stands
 
 
 class Holdout:
@@ -61,8 +62,8 @@ class Holdout:
         rows, features = self._held()
         return rows >= HELD_ROWS or features >= HELD_FEATURES
 
-    def measure(self, models: Iterable[tuple[Float32s, Offset] | None]) -> None:
-        """Score what waits with the weights and bias of each model, and forget it; None is a model that diverged."""
+    def measure(self, models: Iterable[Scores | None]) -> None:
+        """Let each model score what waits, and forget it; None is a model that diverged."""
         if not self._waiting:
             return
         rows = concatenate(self._waiting)
@@ -72,7 +73,7 @@ class Holdout:
             if model is None:
                 self._sums[k] = np.nan
                 continue
-            scores = score_rows(rows, *model)
+            scores = model(rows)
             total, weight, wrong = losses_of(scores, rows, self._losses[k], self._rule)
             self._sums[k] += (weight, total, wrong)
             if self.samples is not None:

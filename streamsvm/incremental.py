@@ -43,7 +43,7 @@ class Incremental(TrainingRun):
 
     def learn_rows(self, batch: Batch) -> None:
         """Predict each row, then learn from it."""
-        self.learn_visit(self.feed.visit(batch))
+        self.learn_mapped(self.feed.visit(batch))
 
     def model(self) -> Model:
         solver = self.finished()

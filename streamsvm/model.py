@@ -6,6 +6,8 @@ and there is a bias for each class. Where features were scaled in training there
 one factor for each index). The weights belong to features as written in the data all the same: the factors are
 multiplied into them, so that nobody who predicts needs to know; `scale` is kept for those who learn on. What makes
 probabilities of scores has tensors that begin with `calibration.`, and thresholds that were chosen are `thresholds`.
+Where rows go through a map (features/maps) the weights belong to mapped features; the recipe describes the map, and
+what it needs beside that has tensors that begin with `map.`.
 A checkpoint holds the same tensors and metadata beside its own, and so is a model too. Models that LIBLINEAR has
 written as text (io/liblinear_text.py) are read as well.
 """
@@ -13,8 +15,9 @@ written as text (io/liblinear_text.py) are read as well.
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +30,13 @@ from streamsvm.io.files import is_directory, read_whole, written_atomically
 from streamsvm.io.generations import CHECKPOINT, read_newest
 from streamsvm.io.liblinear_text import TYPES, LiblinearModel, is_liblinear, read_liblinear
 from streamsvm.io.urls import redact_url
+from streamsvm.pool import available_cores
 from streamsvm.scoring import Offset, codes_of, score_rows
 
+if TYPE_CHECKING:
+    from streamsvm.features.maps.base import RowMap
+
+MAP = "map."  # how the names of the tensors of a map begin
 MODEL = tensors.Kind("streamsvm-model", 1, "model")
 
 
@@ -61,6 +69,7 @@ class Model:
     named: Any = None  # names of hashed features by index (features/names.py), saved beside the model
     scale: Float32s | None = None  # factors of features in training; they are part of `weights` already
     calibration: Calibration | None = None  # from scores to probabilities, where it was learned
+    map: "RowMap | None" = None  # what rows go through before they are scored
     thresholds: Float64s | None = None  # what is taken off the score, or off that of each class, before the decision
 
     @property
@@ -80,7 +89,13 @@ class Model:
 
     def scores(self, batch: Batch) -> Float64s:
         """One score for each row, or [row, class]; features the model has never seen are ignored."""
-        return score_rows(batch, self.weights, self.bias)
+        if self.map is None:
+            return score_rows(batch, self.weights, self.bias)
+        scores = np.empty((batch.rows, *self.weights.shape[1:]))
+        with closing(self.map.pieces(batch, available_cores())) as pieces:
+            for part, rows in pieces:
+                scores[part] = score_rows(rows, self.weights, self.bias)
+        return scores
 
     def codes(self, scores: Float64s) -> Int64s:
         """The class that the scores say, by its place in `classes`; where thresholds were chosen, they decide."""
@@ -144,11 +159,15 @@ class Model:
             "rule": self.rule,
             "calibration": json.dumps(self.calibration.metadata() if self.calibration is not None else None),
             "classes": json.dumps(self.classes),
-            "recipe": json.dumps(self.recipe, sort_keys=True),
+            "recipe": json.dumps(self.full_recipe(), sort_keys=True),
             "config": json.dumps(self.config),
             "provenance": json.dumps(self.provenance),
             "online": json.dumps(self.online),
         }
+
+    def full_recipe(self) -> dict[str, Any]:
+        """How features are made, the map included."""
+        return self.recipe if self.map is None else {**self.recipe, "map": self.map.plain()}
 
     def arrays(self) -> dict[str, tensors.Array]:
         scale = {} if self.scale is None else {"scale": self.scale.astype(np.float32, copy=False)}
@@ -156,7 +175,8 @@ class Model:
         thresholds = {} if self.thresholds is None else {"thresholds": self.thresholds}
         calibration = {} if self.calibration is None else self.calibration.arrays()
         weights = self.weights.astype(np.float32, copy=False)
-        return {"bias": bias, "weights": weights, **scale, **thresholds, **calibration}
+        mapping = {} if self.map is None else {f"{MAP}{name}": array for name, array in self.map.arrays().items()}
+        return {"bias": bias, "weights": weights, **scale, **thresholds, **calibration, **mapping}
 
 
 def _warn(text: str) -> None:
@@ -215,13 +235,16 @@ def model_of(content: tensors.Content, shown: str) -> Model:
             raise ValueError(f"weights are {list(weights.shape)}, and there are {bias.size} numbers for the bias")
         if many and len(classes) != weights.shape[1]:
             raise ValueError(f"there are {len(classes)} classes, and weights for {weights.shape[1]}")
+        recipe = json.loads(metadata["recipe"])
+        plain = recipe.pop("map", None)
         return Model(
             weights=weights,
             bias=bias if many else float(bias[0]),
             classes=classes,
             loss=metadata["loss"],
             rule=metadata.get("rule", "ova"),
-            recipe=json.loads(metadata["recipe"]),
+            recipe=recipe,
+            map=_map(plain, arrays, len(weights)) if plain is not None else None,
             config=json.loads(metadata["config"]),
             provenance=json.loads(metadata["provenance"]),
             online=json.loads(metadata["online"]),
@@ -231,6 +254,16 @@ def model_of(content: tensors.Content, shown: str) -> Model:
         )
     except Exception as error:
         raise ModelError(f"{shown}: damaged {content.kind.called} ({error})") from error
+
+
+def _map(plain: dict[str, Any], arrays: Mapping[str, tensors.Array], size: int) -> "RowMap":
+    from streamsvm.features.maps.make import restored_map
+
+    own = {name.removeprefix(MAP): array for name, array in arrays.items() if name.startswith(MAP)}
+    found = restored_map(plain, own)
+    if size > found.width:
+        raise ValueError(f"the map makes {found.width} features, and there are {size} weights")
+    return found
 
 
 def _thresholds(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | None:

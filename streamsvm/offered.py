@@ -6,10 +6,13 @@ Light on purpose: settings, tab completion and help have them without what they 
 
 ONLINE = ("asgd", "sgd", "pegasos", "sgdqn", "zhang", "folos", "adagrad", "ftrl")
 EXACT = ("dcd", "newton", "bmrm", "ocas", "auto")  # which prove how far the optimum is
-SOLVERS = (*ONLINE, *EXACT)
+KERNEL = ("norma", "kernel_pegasos")  # whose weights are those of rows that they keep
+SOLVERS = (*ONLINE, *EXACT, *KERNEL)
 
 LOSSES = ("squared_hinge", "hinge", "smoothed_hinge", "logistic")
 SMOOTH_LOSSES = ("squared_hinge", "smoothed_hinge", "logistic")  # with a curvature
+
+MAPS = ("rbf", "bins", "nystroem", "prototypes", "fourier", "fourier_fast", "polynomial")
 
 PLAIN = ("libsvm", "vw")  # formats without columns
 TABLES = ("csv", "jsonl", "parquet", "arrow")

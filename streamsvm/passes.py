@@ -10,7 +10,7 @@ Which rows come in which order depends on the source and the settings alone, not
 still there, or in a complete one. Where neither is (another machine), the cache is written again first.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from streamsvm.io.files import download, sync_file, upload
 from streamsvm.io.grouped_rows import GROUP_FEATURES, GROUP_ROWS, GroupedRows
 from streamsvm.io.urls import is_local, redact_url
 from streamsvm.jit import kernel, quick
-from streamsvm.pool import Tokens, ordered
+from streamsvm.pool import worked_ahead
 from streamsvm.readers import fingerprint_of
 from streamsvm.shuffle import ShuffleBuffer, below, mixed, next_random, random_order, runs_in_random_order, taken
 from streamsvm.stream import Stream, Tally
@@ -386,23 +386,16 @@ class Passes:
         """Groups of the cache, loaded ahead on another thread, after so many others of this pass."""
         assert self._cache is not None
         cache = self._cache
-        tokens = Tokens(GROUPS_AHEAD)
-
-        def produce() -> Iterator[int]:
-            for group in order.tolist():
-                tokens.take(1)
-                yield group
 
         def load(group: int) -> Batch:
             batch: Batch = cache.group(group)
             touch(batch.indices, batch.values)
             return batch
 
-        with closing(ordered(produce, load, tokens, threads=1)) as groups:
+        with closing(worked_ahead(order.tolist(), load, GROUPS_AHEAD, threads=1)) as groups:
             for done, batch in enumerate(groups, 1):
                 self.fraction = (before + done) / (before + len(order))
                 yield batch
-                tokens.give_back(1)
 
     # The cache file.
 

@@ -7,9 +7,11 @@ the loop ends, by exhaustion, error, Ctrl-C or because its iterator was dropped,
 signal that was noted (interrupts.py) ends it between two results.
 """
 
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -19,6 +21,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 POLL_SECONDS = 0.2  # how long a signal may wait while there is nothing to hand out
+
+
+def available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class StoppedError(Exception):
@@ -142,3 +150,20 @@ def ordered(
         tokens.stop()
         for thread in crew:
             thread.join()
+
+
+def worked_ahead(
+    items: Iterable[Item], work: Callable[[Item], Result], ahead: int, threads: int
+) -> Generator[Result, None, None]:
+    """`work(item)` for every item, in order, on `threads` threads; at most `ahead` are worked on, or wait."""
+    tokens = Tokens(ahead)
+
+    def produce() -> Iterator[Item]:
+        for item in items:
+            tokens.take(1)
+            yield item
+
+    with closing(ordered(produce, work, tokens, threads)) as results:
+        for result in results:
+            yield result
+            tokens.give_back(1)

@@ -18,9 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Float64s, Int64s, concatenate
+from streamsvm.batch import Batch, Float64s, Int64s, concatenate
 from streamsvm.score_sample import ScoreSample
-from streamsvm.scoring import Offset, score_rows
 from streamsvm.shuffle import taken
 
 FIRST = 512  # rows before the first window
@@ -31,27 +30,22 @@ AT_ONCE = 1 << 20  # numbers of a solver that are copied at a time
 OLD = 8  # windows that began before this part of all rows do not count
 
 
-class Narrowable(Protocol):
-    """A solver whose weights are asked for."""
+class Scoring(Protocol):
+    """A solver that is asked for scores."""
 
     columns: int
 
-    def weights_of(self, indices: Any) -> tuple[Float32s, Offset]: ...
+    def few_scores(self, batch: Batch) -> Float64s: ...
 
 
-def scored(rows: Batch, solver: Narrowable) -> Iterator[tuple[Batch, Float64s]]:
-    """The rows, whose `indptr` begins with 0, in parts; each with its scores by the weights as they stand.
-
-    Each feature of each row has its own copy of the weight, so that no others are needed.
-    """
+def scored(rows: Batch, solver: Scoring) -> Iterator[tuple[Batch, Float64s]]:
+    """The rows, whose `indptr` begins with 0, in parts; each with its scores by the weights as they stand."""
     most = max(1, AT_ONCE // solver.columns)
     ends = np.searchsorted(rows.indptr, np.arange(0, rows.features, most), "right") - 1
     edges = sorted({0, *ends.tolist(), rows.rows})
     for a, b in pairwise(edges):
         part = rows if len(edges) == 2 else rows.take(a, b)
-        weights, bias = solver.weights_of(part.indices)
-        own = part._replace(indices=np.arange(part.features, dtype=np.uint32))
-        yield part, score_rows(own, weights, bias)
+        yield part, solver.few_scores(part)
 
 
 class Progressive:
@@ -64,7 +58,7 @@ class Progressive:
         self._waiting: list[Batch] = []
         self._windows: list[tuple[int, int]] = []  # where each began, and its rows
 
-    def pieces(self, batch: Batch, order: Int64s, solver: Narrowable) -> Iterator[tuple[Batch, Int64s | None]]:
+    def pieces(self, batch: Batch, order: Int64s, solver: Scoring) -> Iterator[tuple[Batch, Int64s | None]]:
         """The rows to learn now, in their order; those of a window come when it is complete."""
         while len(order):
             inside = self._rows + self._held >= self._start
@@ -79,7 +73,7 @@ class Progressive:
                     yield from self.flush(solver)
             order = order[stop:]
 
-    def flush(self, solver: Narrowable) -> Iterator[tuple[Batch, Int64s | None]]:
+    def flush(self, solver: Scoring) -> Iterator[tuple[Batch, Int64s | None]]:
         """Score the rows that wait, and let them be learned; the window ends here."""
         if not self._waiting:
             return

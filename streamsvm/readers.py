@@ -24,7 +24,7 @@ from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.parts import Part
 from streamsvm.io.source import Block, Origin, Position, Source, last_newline
-from streamsvm.pool import Tokens, ordered
+from streamsvm.pool import Tokens, worked_ahead
 from streamsvm.tables import Room, TableDialect, TableRows, clear, refuse_absent
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
@@ -405,22 +405,15 @@ class RecordReader(Reader[RecordPiece]):
                     yield from group_pieces(part, file, group, self._columns, self._rows, start, self._room)
                 return
             metadata = file.metadata
-        tokens = Tokens(self._decoders + 1)
-
-        def produce() -> Iterator[Any]:
-            for group in groups:
-                tokens.take(1)
-                yield group
 
         def decode(group: Any) -> list[Any]:
             with open_parquet(part, words, metadata=metadata, stopped=stopped, share=self._decoders) as opened:
                 opened.plan([group], self._columns)
                 return list(group_pieces(part, opened, group, self._columns, self._rows, start, self._room))
 
-        with closing(ordered(produce, decode, tokens, self._decoders)) as decoded:
+        with closing(worked_ahead(groups, decode, self._decoders + 1, self._decoders)) as decoded:
             for pieces in decoded:
                 yield from pieces
-                tokens.give_back(1)
 
     def parse(self, piece: RecordPiece) -> Parsed:
         try:

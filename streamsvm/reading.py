@@ -65,6 +65,12 @@ def whole_data(settings: Settings) -> bool:
     return isinstance(settings.solver, BatchSettings)
 
 
+def looks_ahead(settings: Settings, stream: Stream) -> bool:
+    """Whether all rows are to be in the cache before the first is learned: for the solver, or for a sample of them."""
+    from_sample = settings.mapped and settings.solver.init is None and not stream.source.endless
+    return whole_data(settings) or from_sample
+
+
 def memory_for_batch_solver(settings: Settings, rows: int, width: int, classes: int = 0) -> int:
     """What is left when reading is over, less what the copies of a checkpoint take; with more than two classes more."""
     copies = max(1, classes) * (8 * rows + 12 * width) if settings.checkpoint.dir else 0
@@ -102,7 +108,7 @@ def training_passes(
     return Passes(
         stream,
         cache=expand(settings.run.cache),
-        passes=max(settings.solver.passes + settings.run.objective, 2 if whole_data(settings) else 1),
+        passes=max(settings.solver.passes + settings.run.objective, 2 if looks_ahead(settings, stream) else 1),
         mix_later=settings.data.shuffle != 0,
         holdout=settings.data.holdout,
         lasting=lasting_cache(checkpoints),

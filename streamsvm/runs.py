@@ -18,17 +18,19 @@ from streamsvm import __version__
 from streamsvm.batch import Float32s
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config, understood
 from streamsvm.config import Settings
-from streamsvm.errors import ModelError
+from streamsvm.errors import ConfigError, ModelError
 from streamsvm.feed import Feed, StartOver, Visit
 from streamsvm.losses import make_loss
+from streamsvm.mapping import learner_map
 from streamsvm.model import Model
+from streamsvm.offered import KERNEL
 from streamsvm.passes import Passes
 from streamsvm.penalties import make_penalty
 from streamsvm.progress import Listener, Progress
 from streamsvm.reading import memory_for_solvers
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
-from streamsvm.solvers import make_many, make_solver
+from streamsvm.solvers import make_kernel_solver, make_many, make_solver
 from streamsvm.solvers.base import SEEN, OnlineSolver, Problem, T, make_bias
 
 
@@ -149,6 +151,7 @@ class Run(ABC):
             self.settings.loss,
             rule=self.rule,
             recipe=self.feed.recipe(),
+            map=self.feed.map,
             config=kept_config(self.settings),
         )
 
@@ -169,6 +172,7 @@ class Run(ABC):
             rule=self.rule,
             scale=scaling.factors(len(weights)) if scaling is not None else None,
             recipe=self.feed.recipe(),
+            map=self.feed.map,
             config=kept_config(settings),
             provenance={"streamsvm": __version__, "sources": sources, **provenance},
             online=online,
@@ -239,6 +243,12 @@ class OnlineRun(Run):
     def learn_visit(self, visit: Visit) -> None:
         """Learn the rows of a batch."""
 
+    def learn_mapped(self, visit: Visit) -> None:
+        """Learn the rows of a batch, mapped where there is a map; a run stops between two batches only."""
+        with closing(self.feed.mapped_visits(visit)) as visits:
+            for mapped in visits:
+                self.learn_visit(mapped)
+
     @abstractmethod
     def end_pass(self) -> None: ...
 
@@ -260,7 +270,7 @@ class OnlineRun(Run):
         self._inside = True
         with closing(self.feed.visits(self.number, self._tick)) as visits:
             for visit in visits:
-                self.learn_visit(visit)
+                self.learn_mapped(visit)
                 self.listener.progress(self.progress())
                 self._tick(visit.batch.rows)
         self.end_pass()
@@ -279,12 +289,25 @@ class OnlineRun(Run):
             "gap": None,
         }
         online = {"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size}
-        return self.model_with(learned, provenance, online, settings)
+        model = self.model_with(learned, provenance, online, settings)
+        supports = solver.supports()
+        if supports is not None and self.feed.map is not None:
+            model.map = learner_map(settings, self.feed.map, supports)
+        return model
 
 
 def make_online(settings: Settings, feed: Feed, name: str, problem: Problem, **options: Any) -> OnlineSolver:
     """The solver of that name for the classes that the rows have, or may turn out to have."""
     classes = feed.classes
+    if name in KERNEL:
+        if feed.map is None:
+            raise ConfigError(
+                f"solver {name} must see some rows before it begins: train a model on rows that are there already, and "
+                "go on with it (--init)"
+            )
+        if classes.many:
+            raise ConfigError(f"solver {name} learns two classes, and there are {len(classes.names)}: use --map rbf")
+        return make_kernel_solver(name, problem, gamma=1.0, **{**options, "dim": feed.map.width})
     if not classes.many:
         return make_solver(name, problem, **options)
     return make_many(settings.multiclass_rule, name, problem, classes=feed.declared_count, **options)

@@ -198,6 +198,13 @@ def random_order(count: int, seed: int) -> Int64s:
     return order
 
 
+def random_places(counts: Int64s, seed: int) -> Int64s:
+    """For each count, all of them below 2^31, a seeded random number from 0 on below it."""
+    places = np.empty(len(counts), np.int64)
+    pick_places(counts, np.uint64(seed), places)
+    return places
+
+
 def runs_in_random_order(count: int, seed: int) -> Int64s:
     """0 .. count - 1 with runs of RUN neighbours in a seeded random order.
 
@@ -235,6 +242,13 @@ def gather(starts: Any, lengths: Any, indices: Any, values: Any, labels: Any, we
     )
     copy_rows(starts, order, indices, values, out.indptr, out.indices, out.values)
     return out
+
+
+@quick
+def pick_places(counts, state, places):
+    for i in range(len(counts)):
+        state, bits = next_random(state)
+        places[i] = below(bits, counts[i])
 
 
 @kernel

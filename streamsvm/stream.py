@@ -8,7 +8,6 @@ that come out depends on the source, `limit`, `sample`, `shuffle` and the seed a
 memory. Rows are numbered before a sample is taken: `limit` and the tally count what was read, kept or not.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +21,7 @@ from streamsvm.io.grouped_rows import GroupedRows
 from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.source import BEGINNING, Origin, Position, Source
-from streamsvm.pool import ordered
+from streamsvm.pool import available_cores, ordered
 from streamsvm.readers import Dialect, Piece, Reader, make_reader
 from streamsvm.shuffle import ShuffleBuffer, sampled
 
@@ -55,12 +54,6 @@ class Features(NamedTuple):
 
 
 UNKNOWN = Features()
-
-
-def available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Tally:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from streamsvm import interrupts
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.checkpoint import Checkpoints, Tree
-from streamsvm.config import AsgdSettings, Settings, expand
+from streamsvm.config import AsgdSettings, Settings, expand, with_usual
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.evaluate import measure
 from streamsvm.feed import Visit
@@ -19,6 +20,7 @@ from streamsvm.fitting import Fitting
 from streamsvm.holdout import Holdout
 from streamsvm.judging import judge, once, wanted, with_rows_to_judge
 from streamsvm.losses import smooth
+from streamsvm.mapping import supports_of
 from streamsvm.model import Model
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
@@ -28,7 +30,7 @@ from streamsvm.report.recording import Recording
 from streamsvm.report.writing import recorded, report_run
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
-from streamsvm.scoring import Offset, loss_sums
+from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.solvers import OnlineSolver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, row_order
 from streamsvm.stream import Stream
@@ -86,6 +88,7 @@ def train(
 
 def chosen_solver(settings: Settings, listener: Listener, data: Stream | None = None) -> Settings:
     """The settings, with an online solver in place of `auto` where no other will do; the rest is chosen later."""
+    settings = with_usual(settings)
     if settings.solver.name != "auto":
         return settings
     source = data.source if data is not None else make_source(settings, settings.data.train or ())
@@ -196,7 +199,7 @@ class TrainingRun(OnlineRun):
         options = solver_options(settings, self.initial)
         make = partial(make_online, settings, self.feed, settings.solver.name, problem, **options)
         memory = self._share(make().bytes_for(1))
-        solver = make(dim=self.passes.stream.features.width, memory=memory)
+        solver = make(dim=self.feed.width, memory=memory)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver
@@ -205,11 +208,16 @@ class TrainingRun(OnlineRun):
         """The solver's part of the memory, when other things have as many entries as it has weights."""
         others = self.feed.scaling.bytes_for(1) if self.feed.scaling is not None else 0
         others += 4 if self.settings.solver.early_stop else 0
-        return self.memory * solver_bytes // (solver_bytes + others)
+        left = max(self.memory - self.feed.map_bytes, 1 << 20)
+        return left * solver_bytes // (solver_bytes + others)
 
     def _continue_from(self, model: Model, solver: OnlineSolver) -> None:
         self.refuse_other_features(model)
-        solver.start_from(model.learned_weights(), model.bias)
+        if solver.supports() is not None:
+            learner: Any = solver
+            learner.start_from(model.weights, model.bias, supports_of(self.settings, model))
+        else:
+            solver.start_from(model.learned_weights(), model.bias)
         solver.scalars[T] = float(model.online.get("t", 0.0))
 
     # The passes.
@@ -250,7 +258,7 @@ class TrainingRun(OnlineRun):
                 for piece in self.holdout.pieces(batch, order, held):
                     self._learn(*piece)
                     if self.holdout.full:
-                        self.holdout.measure([solver.weights()])
+                        self.holdout.measure([solver.scores])
         except DivergedError as error:
             raise DivergedError(f"{self.passes.stream.tally.origin.url}: {error}") from error
         self._tell_step_size()
@@ -280,7 +288,7 @@ class TrainingRun(OnlineRun):
     def _look_at_held_out(self, number: int) -> None:
         if not self.settings.data.holdout:
             return
-        self.holdout.measure([self.solver.weights()])
+        self.holdout.measure([self.solver.scores])
         loss, error = self.holdout.figures()
         if loss is None or error is None:
             self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
@@ -302,14 +310,16 @@ class TrainingRun(OnlineRun):
         if not self.feed.fixed_weights:
             self.listener.note("warning: no objective: with running class weights a row has no fixed weight")
             return
-        weights, bias = self._weights()
+        kept, solver = self._kept(), self.solver
+        scores = solver.scorer() if kept is None else partial(score_rows, weights=kept[0], bias=kept[1])
         total = weight = 0.0
         with closing(self.feed.visits(self.passes_done + 1)) as visits:
-            for batch, _, held in visits:
+            for batch, _, held in chain.from_iterable(map(self.feed.mapped_visits, visits)):
                 rows = batch if held is None else batch._replace(weights=batch.weights * ~held)
-                loss, c, _ = loss_sums(rows, self.solver.problem.loss, weights, bias, self.rule)
+                loss, c, _ = losses_of(scores(rows), rows, solver.problem.loss, self.rule)
                 total, weight = total + loss, weight + c
-        self.objective = self.solver.problem.objective(weights, bias, total / weight)
+        mean = total / weight
+        self.objective = solver.objective(mean) if kept is None else solver.problem.objective(*kept, mean)
 
     def finished(self) -> OnlineSolver:
         """A copy of the solver that has learned the rows that wait: to be scored, or for a step size."""
@@ -377,10 +387,15 @@ class TrainingRun(OnlineRun):
 
     # After the last row.
 
+    def _kept(self) -> tuple[Float32s, Offset] | None:
+        """The weights of the best pass, if they are wanted."""
+        if self.best is None or not self.settings.solver.early_stop:
+            return None
+        return self.best.weights, self.best.bias
+
     def _weights(self) -> tuple[Float32s, Offset]:
-        if self.best is not None and self.settings.solver.early_stop:
-            return self.best.weights, self.best.bias
-        return self.solver.weights()
+        kept = self._kept()
+        return self.solver.weights() if kept is None else kept
 
     def _bound(self) -> float | None:
         """The lower bound of the objective that some solvers know after whole passes."""
@@ -412,7 +427,7 @@ class TrainingRun(OnlineRun):
             "examples": final.examples,
             "passes": self.passes_done,
             "features": final.features,
-            "dim": self.solver.width,
+            "dim": self.solver.weight_count,
             "seconds": final.seconds,
             "loss": final.loss,
             "error": final.error,

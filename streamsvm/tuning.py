@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Int64s
+from streamsvm.batch import Batch, Int64s
 from streamsvm.checkpoint import Checkpoints, Tree
 from streamsvm.config import SOLVER_SETTINGS, PenaltySettings, Settings
 from streamsvm.errors import ConfigError, DataError, DivergedError
 from streamsvm.feed import Feed, Visit
-from streamsvm.holdout import Holdout
+from streamsvm.holdout import Holdout, Scores
 from streamsvm.judging import judge, wanted
 from streamsvm.model import Model
 from streamsvm.passes import Passes
@@ -28,7 +28,6 @@ from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.report.writing import recorded
 from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
-from streamsvm.scoring import Offset
 from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
@@ -243,11 +242,11 @@ class Contest:
     def finish(self) -> None:
         self._each("finish")
 
-    def models(self) -> Iterator[tuple[Float32s, Offset] | None]:
-        """Weights and bias of every candidate, one at a time; None if it diverged."""
+    def models(self) -> Iterator[Scores | None]:
+        """What scores rows, of every candidate, one at a time; None if it diverged."""
         for group in self._groups:
             for k, alive in enumerate(group.alive):
-                yield group.solver(k).weights() if alive else None
+                yield group.solver(k).scores if alive else None
 
     @property
     def alive(self) -> list[bool]:
@@ -319,11 +318,11 @@ class _Tuning(OnlineRun):
         several_losses = len({candidate.loss for candidate in candidates}) > 1
         self.by = settings.tune.by if settings.tune.by != "auto" else "error" if several_losses else "loss"
         self.all = candidates
-        self.contest = Contest(settings, self.feed, candidates, self.memory, passes.stream.features.width)
+        self.contest = Contest(settings, self.feed, candidates, self.memory, self.feed.width)
 
     def start(self) -> None:
         self.contest.close()
-        self.contest = Contest(self.settings, self.feed, self.all, self.memory, self.passes.stream.features.width)
+        self.contest = Contest(self.settings, self.feed, self.all, self.memory, self.feed.width)
         self.holdout = self._new_holdout()
         self.standings: dict[Candidate, Standing] = {}
         self.examples = 0

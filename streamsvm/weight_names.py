@@ -53,6 +53,8 @@ def weight_names(model: Model, url: str, note: Callable[[str], None], only: Int6
     `only` are the indices that matter, if not all do.
     """
     names: dict[int, list[tuple[str, int]]] = {}
+    if model.map is not None:  # weights are those of mapped features, which have no names
+        return WeightNames(names, False)
     if model.recipe.get("format") == "table":
         recipe = Recipe.of_model(model.recipe)
         names.update({index: [(name, 1)] for index, name in enumerate(recipe.dense_names())})

@@ -58,7 +58,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "piece of a group": (arrow_file._Sink, "write"),
     "cache cut off": (arrow_file.GroupFile, "go_on"),
     "cache completed": (arrow_file.GroupFile, "complete"),
-    "objective": (streamsvm.training, "loss_sums"),
+    "objective": (streamsvm.training, "losses_of"),
     "model saved": (Model, "save"),
     "fsync": (os, "fsync"),
     "rename": (os, "replace"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -35,6 +36,7 @@ DOORS = {
     "sklearn": ("estimators/", "exchange/scikit_learn.py"),
     "scipy": ("estimators/",),
     "onnx": ("exchange/onnx_graph.py",),
+    "threadpoolctl": ("features/maps/make.py",),
     "matplotlib": ("report/figures.py",),
     "numpy": ("",),
 }
@@ -50,12 +52,15 @@ ROOMS = {
     "progress": set(),
     "interrupts": set(),
     "pool": {"interrupts"},
+    "mapping": SMALL | {"config", "features/maps", "model", "offered", "shuffle"},
+    "mapped_groups": SMALL | {"cached_groups", "features/maps", "groups", "passes"},
     "io/urls": set(),
     "jit": {"places"},
     "batch": {"jit"},
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
     "rows": {"jit"},
+    "exponentials": {"jit"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},
@@ -74,8 +79,9 @@ ROOMS = {
     "io/liblinear_text": {"batch", "errors"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
-    "solvers": SMALL | TERMS | {"groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
+    "solvers": SMALL | TERMS | {"exponentials", "groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
     "features": SMALL | {"cells", "hashing", "rows"},
+    "features/maps": SMALL | {"exponentials", "hashing", "lanes", "pool", "rows", "shuffle"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
     "shuffle": SMALL,
@@ -87,7 +93,7 @@ ROOMS = {
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
     | {"io", "io/files", "io/generations", "io/liblinear_text", "io/names_file", "io/tensors", "io/urls", "classes"}
-    | {"calibration", "scoring"},
+    | {"calibration", "features/maps", "pool", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
     "metrics": SMALL | {"classes", "losses"},
@@ -104,7 +110,19 @@ ROOMS = {
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
     "report/recording": {"progress"},
     "report": SMALL
-    | {"config", "evaluate", "io", "io/files", "io/urls", "judging", "metrics", "model", "progress", "report/recording"}
+    | {
+        "config",
+        "evaluate",
+        "io",
+        "io/files",
+        "io/urls",
+        "judging",
+        "metrics",
+        "model",
+        "pool",
+        "progress",
+        "report/recording",
+    }
     | {"score_sample", "stream", "version", "weight_names"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
@@ -116,13 +134,17 @@ ROOMS = {
     "predicting": {"batch", "config", "converting", "errors", "io", "model", "offered", "stream"},
     "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
     | {"offered", "stream", "tables"},
-    "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"} | SMALL,
+    "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"}
+    | SMALL
+    | {"features/maps", "mapping", "shuffle"},
     "cached_groups": SMALL | {"feed", "groups", "passes"},
     "runs": {
         "checkpoint",
         "config",
         "feed",
+        "mapping",
         "model",
+        "offered",
         "passes",
         "progress",
         "reading",
@@ -134,7 +156,7 @@ ROOMS = {
     | SMALL
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
-    | {"fold_groups", "groups", "judging", "score_sample", "scoring", "solvers"}
+    | {"fold_groups", "groups", "judging", "mapped_groups", "score_sample", "scoring", "solvers"}
     | SMALL
     | TERMS,
     "array_rows": SMALL,
@@ -149,6 +171,7 @@ ROOMS = {
         "report",
         "report/recording",
         "judging",
+        "mapping",
         "progress",
         "progressive",
         "reading",
@@ -218,9 +241,14 @@ ROOMS = {
 
 
 def room_of(module: str) -> str:
-    """`io` of io/source.py, `io/urls` of io/urls.py, `model` of model.py, nothing of the package's own __init__.py."""
+    """`io` of io/source.py, `io/urls` of io/urls.py, `features/maps` of all in that folder, `model` of model.py.
+
+    Nothing of the package's own __init__.py."""
     whole = module.removesuffix(".py")
-    return whole if whole in ROOMS else whole.split("/")[0].replace("__init__", "")
+    folder = whole.rpartition("/")[0]
+    if whole in ROOMS or folder in ROOMS:
+        return whole if whole in ROOMS else folder
+    return whole.split("/")[0].replace("__init__", "")
 
 
 def imports(module: str) -> Iterator[tuple[str, int]]:
@@ -293,11 +321,19 @@ def test_names_that_are_offered_are_those_that_there_are() -> None:
     from streamsvm.io.sniffing import ENDINGS
     from streamsvm.losses import LOSSES, smooth
     from streamsvm.solvers import BATCH_SOLVERS, SOLVERS
+    from streamsvm.solvers.kernel_solvers import KERNEL_SOLVERS
+    from streamsvm.solvers.similarity import SIMILARITIES
+    from streamsvm.solvers.upkeep import UPKEEP
 
     assert set(offered.LOSSES) == set(LOSSES)
     assert [name for name in offered.LOSSES if smooth(name)] == list(offered.SMOOTH_LOSSES)
     assert list(offered.ONLINE) == list(SOLVERS)
     assert list(offered.EXACT) == [*BATCH_SOLVERS, "auto"]
+    assert list(offered.KERNEL) == list(KERNEL_SOLVERS)
+    for name in KERNEL_SOLVERS:
+        fields = SOLVER_SETTINGS[name].model_fields
+        assert get_args(fields["kernel"].annotation) == SIMILARITIES
+        assert set(get_args(fields["upkeep"].annotation)) == set(UPKEEP)
     assert list(offered.SOLVERS) == list(SOLVER_SETTINGS)
     assert all(issubclass(SOLVER_SETTINGS[name], OnlineSettings) == (name in SOLVERS) for name in SOLVER_SETTINGS)
     assert set(ENDINGS.values()) == set(offered.FORMATS)
@@ -335,11 +371,14 @@ def decorators(node: Function) -> set[str]:
     return found
 
 
+TERM_MODULES = ("losses.py", "penalties.py", "schedules.py", "features/scaling.py", "solvers/similarity.py")
+
+
 def is_term(node: ast.AST, module: str) -> bool:
-    """A NamedTuple of losses.py, penalties.py, schedules.py or features/scaling.py, whose methods numba types."""
+    """A NamedTuple of such a module, whose methods numba types."""
     return (
         isinstance(node, ast.ClassDef)
-        and module in ("losses.py", "penalties.py", "schedules.py", "features/scaling.py")
+        and module in TERM_MODULES
         and any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
     )
 

@@ -77,7 +77,10 @@ def test_defaults():
         },
         "features": {
             "numeric": None, "categorical": None, "text": None, "ignore": None, "log1p": None, "bucketize": None,
-            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None, "dim": None, "scale": "none",
+            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None, "dim": None, "scale": "auto",
+        },
+        "map": {
+            "kind": "none", "size": None, "gamma": "auto", "degree": 2, "coef0": 1.0, "landmarks": "kmeans",
         },
         "loss": "squared_hinge",
         "multiclass": "auto",
@@ -121,6 +124,9 @@ ACCEPTED = [
     ("data: {limit: null}", "data.limit", None),
     ("data: {max_line: 1kB}", "data.max_line", 1000),
     ("features: {hash_bits: 31}", "features.hash_bits", 31),
+    ("map: rbf", "map.kind", "rbf"),
+    ("map: {kind: nystroem, size: 500, gamma: 0.5}", "map.gamma", 0.5),
+    ("map: {kind: polynomial, degree: 3}", "map.degree", 3),
     ("features: {dim: 4294967295}", "features.dim", 2**32 - 1),
     ("penalty: {l2: 1e-4}", "penalty.l2", 1e-4),
     ("penalty: {l2: 1E5}", "penalty.l2", 1e5),
@@ -277,7 +283,7 @@ REFUSED = [
                                     " (got 'even')"),
     ("data: {class_weights: {1: -5}}", "data.class_weights: class '1' must have one weight, a number of at least 0"
                                        " (got {'1': -5})"),
-    ("features: {scale: max}", "features.scale: must be one of none, maxabs, standard (got 'max');"
+    ("features: {scale: max}", "features.scale: must be one of auto, none, maxabs, standard (got 'max');"
                                " did you mean 'maxabs'?"),
     ("tune: {l2: 1e-2..1e-7}", "tune.l2: must be a range from a smaller to a larger number (got '1e-2..1e-7')"),
     ("tune: {l2: [1, x]}", "tune.l2: must be a range such as 1e-7..1e-2, or a list of numbers greater than 0"
@@ -337,14 +343,15 @@ UNKNOWN = [
     ("Loss: hinge", "Loss", "did you mean 'loss'?"),
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model, report"),
-    ("zzz: 1", "zzz", "known here: data, features, loss, multiclass, calibration, threshold, "
+    ("zzz: 1", "zzz", "known here: data, features, map, loss, multiclass, calibration, threshold, "
      "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
-    ("3: 1", "3", "known here: data, features, loss, multiclass, calibration, threshold, "
+    ("3: 1", "3", "known here: data, features, map, loss, multiclass, calibration, threshold, "
      "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
-     f"solver pegasos has no such setting, it belongs to {listed([name for name in ONLINE if name != 'pegasos'])}"),
+     "solver pegasos has no such setting, it belongs to "
+     f"{listed([*(name for name in ONLINE if name != 'pegasos'), 'norma'])}"),
 ]  # fmt: skip
 
 
@@ -777,7 +784,8 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune", "follow"
+        "data", "features", "map", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune",
+        "follow",
     ]  # fmt: skip
 
 

@@ -92,6 +92,12 @@ EXAMPLES = {  # what each must print, as patterns
         *(rf"\n{name} .*e-0[5-9] " for name in ("dcd", "newton")),
         r"\npegasos ", r"\nocas ", r"\nbmrm ",
     ],
+    "beyond_linear.py": [
+        r"linear +test error [45]\d\.\d\d %; rows as they are",
+        r"\nrbf +test error  0\.\d\d %; bins, 3 columns become",
+        r"\nnystroem +test error  [12]\.\d\d %",
+        r"\npolynomial +test error  0\.\d\d %",
+    ],
     "pegasos_surprise.py": [r"(?s)test error is 16 %.* times less work.*test error is 18 %.* times less work"],
     "sklearn_pipeline.py": [r"test error 1[45]\.\d\d %", r"AUC 0\.7[89]\d on 4,000 rows", r"bit for bit: True"],
     "stream_from_memory.py": [r"124 weights", r"identical, bit for bit: True"],

@@ -36,11 +36,33 @@ CLICKS = str(Path(__file__).parents[1] / "examples/data/clicks.train.csv.gz")
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [StreamSVC(), StreamSVC(solver="asgd", loss="logistic"), TableHasher()],
+    [StreamSVC(), StreamSVC(solver="asgd", loss="logistic"), StreamSVC(map="rbf"), TableHasher()],
     expected_failed_checks=lambda estimator: getattr(estimator, "expected_failed_checks", {}),
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_a_map_is_a_parameter_like_others():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1.0, 1.0, (2000, 2))
+    labels = np.where(np.hypot(*rows.T) < 0.7, "in", "out")
+    linear, mapped = StreamSVC().fit(rows, labels), StreamSVC(map="rbf").fit(rows, labels)
+    assert linear.score(rows, labels) < 0.8 < 0.97 < mapped.score(rows, labels) and mapped.gap_ < 5e-2
+    for clf in (mapped, pickle.loads(pickle.dumps(mapped)), StreamSVC.from_model(mapped.model_)):
+        np.testing.assert_array_equal(clf.predict(rows), mapped.predict(rows))
+        assert clf.n_features_in_ == 2
+        with pytest.raises(AttributeError, match="mapped features"):
+            clf.coef_  # noqa: B018
+    assert StreamSVC(map="nystroem", gamma=2.0).fit(rows, labels).score(rows, labels) > 0.97
+    batches = [(rows[a : a + 500], labels[a : a + 500]) for a in range(0, 2000, 500)]
+    streamed = StreamSVC(map="bins").fit_stream(batches, classes=["in", "out"])
+    online = StreamSVC(map="bins")
+    for some, known in batches:
+        online.partial_fit(some, known, classes=["in", "out"])
+    assert streamed.score(rows, labels) > 0.93 and online.score(rows, labels) > 0.93
+    again = pickle.loads(pickle.dumps(online)).partial_fit(*batches[0])
+    np.testing.assert_array_equal(again.predict(rows), online.partial_fit(*batches[0]).predict(rows))
 
 
 def test_what_those_checks_ask_for_holds_within_the_tolerance():

@@ -1,6 +1,7 @@
 """Held-out rows: which they are, what is measured on them, and that nothing but the order of rows matters."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from streamsvm import holdout as room
 from streamsvm.batch import Batch
 from streamsvm.errors import ModelError
-from streamsvm.holdout import Holdout
+from streamsvm.holdout import Holdout, Scores
 from streamsvm.losses import Hinge, Logistic
 from streamsvm.passes import held_rows, marked
+from streamsvm.scoring import score_rows
 
 sys.path.insert(0, str(Path(__file__).parent / "solvers"))
 from made_rows import bits, cut, dense, made_up, spoil  # noqa: E402
@@ -45,6 +47,11 @@ def test_held_out_rows_are_one_in_each_run_and_have_no_period(every: int) -> Non
     assert [held_rows(rows, every) for rows in range(300)] == [int(held[:rows].sum()) for rows in range(300)]
 
 
+def scoring(weights: np.ndarray, bias: float = 0.0) -> Scores:
+    """A model that scores rows."""
+    return partial(score_rows, weights=weights, bias=bias)
+
+
 def feed(holdout: Holdout, pieces: list[Batch], held: list[np.ndarray], models: list) -> list[tuple[bytes, int]]:
     """What a run does; returns the rows learned, and at which of them the buffer was measured."""
     learned, measured = [], []
@@ -61,7 +68,7 @@ def feed(holdout: Holdout, pieces: list[Batch], held: list[np.ndarray], models: 
 @given(st.lists(st.integers(0, 60), max_size=6), st.integers(2, 9))
 def test_cuts_change_neither_figures_nor_the_moment_of_measuring(points: list[int], every: int) -> None:
     weights = np.linspace(-1, 1, 30, dtype=np.float32)
-    models = [(weights, 0.1), (-weights, 0.0)]
+    models = [scoring(weights, 0.1), scoring(-weights)]
     mask = (np.arange(60) + 1) % every == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "HELD_ROWS", 5)
@@ -79,7 +86,7 @@ def test_figures_are_weighted_means() -> None:
     weights = np.linspace(-1, 1, 30, dtype=np.float32)
     mask = np.arange(60) % 3 == 0
     holdout = Holdout([Hinge()])
-    feed(holdout, [ROWS], [mask], [(weights, 0.25)])
+    feed(holdout, [ROWS], [mask], [scoring(weights, 0.25)])
     scores = dense(ROWS, 30)[mask] @ weights + 0.25
     labels, c = 2.0 * ROWS.labels[mask] - 1.0, ROWS.weights[mask]
     loss, error = holdout.figures()
@@ -91,7 +98,7 @@ def test_figures_are_weighted_means() -> None:
 
 
 def test_models_may_leave() -> None:
-    models = [(np.full(30, value, np.float32), 0.0) for value in (0.1, 0.2, 0.3)]
+    models = [scoring(np.full(30, value, np.float32)) for value in (0.1, 0.2, 0.3)]
     mask = np.arange(60) % 2 == 0
     holdout, alone = Holdout([Hinge()] * 3), Holdout([Hinge()])
     feed(holdout, [ROWS], [mask], models)
@@ -116,7 +123,7 @@ def resumed(holdout: Holdout, losses: list) -> Holdout:
 @given(st.lists(st.integers(0, 60), max_size=6), st.integers(2, 9), st.sets(st.integers(10, 26)))
 def test_going_on_equals_never_having_stopped(points: list[int], every: int, stops: set[int]) -> None:
     weights = np.linspace(-1, 1, 30, dtype=np.float32)
-    models = [(weights, 0.1), None, (-weights, 0.0)]
+    models = [scoring(weights, 0.1), None, scoring(-weights)]
     losses = [Hinge(), Hinge(), Logistic()]
     mask = (np.arange(60) + 1) % every == 0
     results = []
@@ -143,7 +150,7 @@ def test_going_on_equals_never_having_stopped(points: list[int], every: int, sto
 def test_nothing_waits_after_going_on_where_nothing_waited() -> None:
     """Else a model that diverged would spoil figures that were measured before it did."""
     holdout = Holdout([Hinge()])
-    feed(holdout, [ROWS], [np.arange(60) % 3 == 0], [(np.ones(30, np.float32), 0.0)])
+    feed(holdout, [ROWS], [np.arange(60) % 3 == 0], [scoring(np.ones(30, np.float32))])
     other = resumed(holdout, [Hinge()])
     other.measure([None])
     assert other.figures() == holdout.figures() and other.examples == holdout.examples == 20

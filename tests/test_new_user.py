@@ -239,7 +239,7 @@ def test_bash_completes_commands_flags_and_values(completed):
 def test_zsh_and_fish_complete_too(completed):
     assert '"newton"' in completed("zsh", "streamsvm train --solver n")
     assert '"train":"' in completed("zsh", "streamsvm tr")
-    assert completed("fish", "streamsvm train --solver n").split() == ["newton"]
+    assert completed("fish", "streamsvm train --solver ne").split() == ["newton"]
     assert completed("fish", "streamsvm tr").startswith("train\t")
 
 

@@ -27,8 +27,8 @@ class Counting:
     def __init__(self) -> None:
         self.learned: list[int] = []
 
-    def weights_of(self, indices: Any) -> tuple[Any, float]:
-        return np.full(len(indices), len(self.learned), np.float32), 0.0
+    def few_scores(self, batch: Batch) -> Any:
+        return np.add.reduceat(len(self.learned) * batch.values.astype(float), batch.indptr[:-1])
 
     def teach(self, batch: Batch, order: Int64s | None) -> None:
         rows = range(batch.rows) if order is None else order.tolist()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from whole_runs import KilledError, Life, class_lines, lines
 
 import streamsvm.io.cache
+import streamsvm.mapping
 import streamsvm.readers
 import streamsvm.solvers.base
 from streamsvm import load_model, open_stream, tune
@@ -31,6 +32,7 @@ def small_pieces() -> Any:
         patch.setattr(streamsvm.readers, "LARGEST_BLOCK", 2000)
         patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
         patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
+        patch.setattr(streamsvm.mapping, "FEWEST_ROWS", 10)
         yield
 
 
@@ -125,6 +127,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mini-batches": {"solver__name": "pegasos", "solver__batch_size": 37, "solver__average": True, "solver__passes": 2},
     "sparse": {"solver__name": "ftrl", "loss": "logistic", "penalty__l1": 1e-4, "solver__passes": 2},
     "given steps": {"solver__eta0": 0.1},
+    "mapped": {"map__kind": "nystroem", "map__size": 30, "solver__name": "asgd", "solver__passes": 2},
+    "kernel learner": {"solver__name": "norma", "solver__budget": 20, "solver__passes": 2},
+    "mapped while streaming": {"map__kind": "bins", "map__size": 16, "solver__name": "sgd", "run__cache": "off"},
 }  # fmt: skip
 
 

@@ -19,8 +19,9 @@ from streamsvm import open_stream
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io.libsvm import Dialect
 from streamsvm.io.source import Source
+from streamsvm.pool import available_cores
 from streamsvm.readers import block_plan
-from streamsvm.stream import Reading, Stream, available_cores
+from streamsvm.stream import Reading, Stream
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -11,6 +11,8 @@ from measures.classes import class_pace, every_class
 from measures.end_to_end import end_to_end, steady_state
 from measures.estimators import estimators
 from measures.gaps import gap_curves
+from measures.kernels import kernels
+from measures.map_rates import map_rates
 from measures.memory import memory
 from measures.parsing import text_to_arrays
 from measures.passes import further_passes
@@ -45,4 +47,6 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "tables_clicks": tables_clicks,
     "remote": remote,
     "estimators": estimators,
+    "kernels": kernels,
+    "map_rates": map_rates,
 }

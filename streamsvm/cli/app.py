@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamsvm.training import Outcome
 
 SHORTEST = """\
-streamsvm trains linear support vector machines on data that does not fit in memory.
+streamsvm trains support vector machines on data that does not fit in memory.
 
   streamsvm train data.svm.gz -o model.safetensors       learn in one pass
   streamsvm train clicks.parquet --label click           the same from a table: Parquet, CSV, JSON lines
@@ -109,7 +109,9 @@ def train(
 ) -> None:
     """Train a model, from files, urls or standard input, in one streaming pass or several."""
     sets = [*(sets or []), *(["run.objective=true"] if objective else [])]
-    settings = settings_from(inputs, given, sets, FLAGS)
+    from streamsvm.config import with_usual
+
+    settings = with_usual(settings_from(inputs, given, sets, FLAGS))
     if printed(settings, print_config, quiet, without=("tune", "follow")):
         return
     from streamsvm.cli.show import summary

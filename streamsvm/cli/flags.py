@@ -9,7 +9,7 @@ import typer
 
 from streamsvm import offered
 from streamsvm.io.urls import redact_url
-from streamsvm.offered import LINES, LOSSES, ONLINE, SOLVERS
+from streamsvm.offered import KERNEL, LINES, LOSSES, MAPS, ONLINE, SOLVERS
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
@@ -97,6 +97,10 @@ FLAGS = {
     "dim": Flag("features.dim", "Number of weights. [default: grows with the data]"),
     "scale": Flag("features.scale", "none, maxabs or standard: bring features to one size. [default: none]",
                   ("none", "maxabs", "standard")),
+    "map": Flag("map.kind", "Learn as a kernel machine does: rbf, or a map such as nystroem. [default: none]", MAPS),
+    "map_size": Flag("map.size", "Grids, landmarks or waves of the map. [default: 256, 1000 or 2048]"),
+    "gamma": Flag("map.gamma", "How fast nearness fades with distance. [default: by the distances of rows]"),
+    "degree": Flag("map.degree", "Degree of --map polynomial. [default: 2]"),
     "bias": Flag("bias.kind", "penalised, free or none. [default: penalised]", ("penalised", "free", "none")),
     "memory": Flag("run.memory", "Ceiling for memory, such as 256MB or 2GB. [default: 1GB]"),
     "threads": Flag("run.threads", "Threads that parse. [default: one for each core]"),
@@ -132,7 +136,7 @@ FOLLOW_FLAGS = {
     "metrics": Flag("follow.metrics", "Port of this machine on which Prometheus can read how it goes."),
     "rotate_wait": Flag("follow.rotate_wait", "How long a renamed log may still get lines. [default: 5s]"),
     "compressed": Flag("follow.compressed", "Read compressed rotated files too, but no line twice.", switch=True),
-    "solver": Flag("solver.name", f"{', '.join(ONLINE)}. [default: asgd]", ONLINE),
+    "solver": Flag("solver.name", f"{', '.join((*ONLINE, *KERNEL))}. [default: asgd]", (*ONLINE, *KERNEL)),
     **{name: flag for name, flag in FLAGS.items() if name not in (*OF_PASSES, "cache", "output", "resume")},
     "checkpoint": FLAGS["checkpoint"]._replace(help="Where checkpoints are kept. [default: beside the model]"),
     "every": Flag("checkpoint.every", "Time between two checkpoints, and models, such as 30s. [default: 30s]"),

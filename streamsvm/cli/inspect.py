@@ -143,7 +143,8 @@ def _describe_model(model: "Model", top: int, url: str, note: Callable[[str], No
         "bias": model.bias.tolist() if model.many else model.bias,
         "calibration": model.calibration.metadata() if model.calibration is not None else None,
         "thresholds": model.thresholds.tolist() if model.thresholds is not None else None,
-        "recipe": model.recipe,
+        "recipe": model.full_recipe(),
+        "map": model.map.summary() if model.map is not None else None,
         "scale": _describe_scale(model),
         "provenance": model.provenance,
         "online": model.online,
@@ -222,6 +223,8 @@ def render(found: dict[str, Any]) -> str:
     if found["scale"]:
         kind, low, high = found["scale"]["kind"] or "?", found["scale"]["smallest"], found["scale"]["largest"]
         lines.append(f"scaled   {kind}, factors {low:.6g} to {high:.6g}, part of the weights")
+    if found["map"]:
+        lines.append(f"map      {found['map']}")
     lines += judged_lines(found)
     if found["names"]:
         lines.append(f"names    {_names_text(found['names'])}")

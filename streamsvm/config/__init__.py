@@ -13,12 +13,14 @@ from streamsvm.config.kinds import DURATION, HIDDEN, SIZE
 from streamsvm.config.layers import collect, place_of
 from streamsvm.config.schema import (
     DEFAULT_L2,
+    MAPPED_TOL,
     SHAPE,
     BiasSettings,
     CheckpointSettings,
     DataSettings,
     FeatureSettings,
     FollowSettings,
+    MapSettings,
     OutputSettings,
     PenaltySettings,
     RunSettings,
@@ -26,6 +28,7 @@ from streamsvm.config.schema import (
     TuneSettings,
     check,
     schema,
+    with_usual,
 )
 from streamsvm.config.solvers import SOLVER_SETTINGS, AsgdSettings, BatchSettings, Section, SolverSettings
 from streamsvm.config.wording import expand, format_duration, format_size, is_reference, parse_duration, parse_size
@@ -34,6 +37,7 @@ from streamsvm.io.urls import redact_url
 
 __all__ = [
     "DEFAULT_L2",
+    "MAPPED_TOL",
     "AsgdSettings",
     "BatchSettings",
     "BiasSettings",
@@ -41,6 +45,7 @@ __all__ = [
     "DataSettings",
     "FeatureSettings",
     "FollowSettings",
+    "MapSettings",
     "OutputSettings",
     "PenaltySettings",
     "RunSettings",
@@ -60,6 +65,7 @@ __all__ = [
     "template",
     "to_json_dict",
     "to_yaml",
+    "with_usual",
 ]
 
 
@@ -115,7 +121,9 @@ def summary_lines(settings: Settings, without: Sequence[str] = ("tune", "follow"
         if isinstance(value, dict):
             value = {name: given for name, given in value.items() if given is not None}
             if key == "penalty" and settings.penalty.is_default:
-                value = {"l2": DEFAULT_L2}
+                value = {"l2": DEFAULT_L2} if settings.map.kind == "none" else {}
+            if key == "map" and settings.map.kind == "none":
+                continue
             if value:
                 lines.append(f"{key}: {dump(value, flow=True).strip()}")
         else:

@@ -34,6 +34,7 @@ from streamsvm.config.kinds import (
     Positive,
     Shuffle,
     Sources,
+    Step,
     StorageOptions,
     Text,
     Threads,
@@ -46,15 +47,18 @@ from streamsvm.config.solvers import (
     DEFAULT_SOLVER,
     SOLVER_SETTINGS,
     AsgdSettings,
+    AutoSettings,
     BatchSettings,
     Section,
     SolverSettings,
     solver_tree,
 )
 from streamsvm.config.wording import one_of, show
-from streamsvm.offered import FORMATS, LOSSES, ONLINE
+from streamsvm.offered import FORMATS, KERNEL, LOSSES, MAPS, ONLINE
 
 ANY_FORMAT = ("auto", *FORMATS)
+ANY_MAP = ("none", *MAPS)
+MAPPED_TOL = 5e-2  # of solvers with a proof, if none is named: a map itself is no closer to its kernel
 DEFAULT_L2 = 1e-6
 
 
@@ -145,9 +149,10 @@ class FeatureSettings(Section, title="features"):
         description="Fold the features into 2^hash_bits weights. null: 22 for columns and names, for indices all.",
     )
     dim: Dimension | None = Field(default=None, description="Number of weights; null grows with the largest index.")
-    scale: Literal["none", "maxabs", "standard"] = Field(
-        default="none",
-        description="Divide features by their largest absolute value or standard deviation; part of the model.",
+    scale: Literal["auto", "none", "maxabs", "standard"] = Field(
+        default="auto",
+        description="Divide features by their largest absolute value or standard deviation; part of the model. auto: "
+        "none, but where there is a map by their range.",
     )
 
     @property
@@ -162,12 +167,36 @@ class FeatureSettings(Section, title="features"):
         return self
 
 
+class MapSettings(Section, title="map"):
+    """A map of the rows, from which a linear model learns what a kernel would; made from a sample of the rows."""
+
+    short = "kind"
+    kind: Literal[ANY_MAP] = Field(  # type: ignore[valid-type]
+        default="none",
+        description="rbf: whichever of bins (few features in a row) and nystroem (many) suits the rows.",
+    )
+    size: Count | None = Field(
+        default=None,
+        description="Grids of bins (null: 256), landmarks (1000), waves of fourier (2048, fourier_fast 4096), or the "
+        "most products that a polynomial may have before they are hashed (4096).",
+    )
+    gamma: Step = Field(
+        default="auto", description="How fast nearness fades with distance; auto goes by the distances between rows."
+    )
+    degree: Annotated[int, Field(ge=2, le=4)] = Field(default=2, description="Of a polynomial.")
+    coef0: NotNegative = Field(default=1.0, description="Of a polynomial (gamma x.y + coef0)^degree.")
+    landmarks: Literal["kmeans", "sample"] = Field(
+        default="kmeans", description="Landmarks are rows of a sample, or the means of the rows around them."
+    )
+
+
 class PenaltySettings(Section, title="penalty"):
     """The weight of the penalty against that of the loss, in one of two customary scales."""
 
     l2: NotNegative | None = Field(
         default=None,
-        description=f"Weight of the squared norm against the mean loss; {DEFAULT_L2:g} if nothing else is set.",
+        description=f"Weight of the squared norm against the mean loss; {DEFAULT_L2:g} if nothing else is set. With "
+        "a map of rows that can be counted C is set instead: to 1 for bins, else to 3.",
     )
     C: Positive | None = Field(
         default=None, description="Weight of the summed loss against the squared norm: l2 = 1 / (C * rows)."
@@ -325,6 +354,7 @@ class Settings(Section, title="streamsvm settings"):
 
     data: DataSettings = Field(default=DataSettings(), description="Where the rows come from and how they are read.")
     features: FeatureSettings = Field(default=FeatureSettings(), description="How many weights there are.")
+    map: MapSettings = Field(default=MapSettings(), description="A map of the rows, or in short its kind.")
     loss: Literal[LOSSES] = Field(  # type: ignore[valid-type]
         default="squared_hinge", description="What a wrong or uncertain score costs."
     )
@@ -366,6 +396,21 @@ class Settings(Section, title="streamsvm settings"):
         """How more than two classes are learned."""
         return "ova" if self.multiclass == "auto" else self.multiclass
 
+    @property
+    def mapped(self) -> bool:
+        """Whether rows go through a map, or to a kernel learner: for either they are looked at beforehand."""
+        return self.map.kind != "none" or self.solver.name in KERNEL
+
+
+def with_usual(settings: Settings) -> Settings:
+    """What is usual in training with a map, or with a kernel learner, where nothing is said of it."""
+    chosen = settings.model_fields_set
+    if settings.map.kind != "none" and "solver" not in chosen:
+        return settings.model_copy(update={"solver": AutoSettings(tol=MAPPED_TOL)})
+    if settings.solver.name == "kernel_pegasos" and "loss" not in chosen:  # others are steep, and first steps long
+        return settings.model_copy(update={"loss": "hinge"})
+    return settings
+
 
 SHAPE = Shape(
     keys={
@@ -374,7 +419,7 @@ SHAPE = Shape(
         else tuple(getattr(field.annotation, "model_fields", ()))
         for name, field in Settings.model_fields.items()
     },
-    short={"bias": "kind", "checkpoint": "dir", "solver": "name", "threshold": "by"},
+    short={"bias": "kind", "checkpoint": "dir", "map": "kind", "solver": "name", "threshold": "by"},
     exclusive=(("penalty", "l2", "C"), ("features", "hash_bits", "dim")),
     variants={name: tuple(model.model_fields) for name, model in SOLVER_SETTINGS.items()},
     default_variant=DEFAULT_SOLVER,
@@ -414,6 +459,8 @@ SHAPE = Shape(
         **dict.fromkeys(("html", "html_report", "plots"), "output.report"),
         **dict.fromkeys(("max_retries", "attempts"), "data.retries"),
         **dict.fromkeys(("credentials", "filesystem_options", "fsspec"), "storage_options"),
+        **dict.fromkeys(("kernel", "feature_map", "kernel_map", "rff", "rbf"), "map.kind"),
+        **dict.fromkeys(("n_components", "components", "grids"), "map.size"),
         "loss_function": "loss",
     },
 )
@@ -445,7 +492,7 @@ def check(tree: Mapping[str, Any]) -> tuple[Settings, list[tuple[tuple[str | int
 def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str]]:
     """What is wrong although every value by itself is right."""
     found: list[tuple[tuple[str | int, ...], str]] = []
-    solver, kind = settings.solver, settings.penalty.kind
+    solver, kind = with_usual(settings).solver, settings.penalty.kind
     if kind not in solver.penalties:
         able = ", ".join(name for name, other in SOLVER_SETTINGS.items() if kind in other.penalties)
         wish = "have an L1 penalty" if settings.penalty.l1 else "go without penalty.l2"
@@ -459,6 +506,8 @@ def _contradictions(settings: Settings) -> list[tuple[tuple[str | int, ...], str
             found.append(
                 ((wish,), f"solver {solver.name} cannot {what} {chosen}: use {ways}, or one of the solvers {others}")
             )
+    if solver.name in KERNEL and settings.map.kind != "none":
+        found.append((("map", "kind"), f"solver {solver.name} has a kernel of its own: leave out map, or use another"))
     found += _wrong_for_classes(settings)
     if isinstance(solver, BatchSettings) and settings.run.cache == "off":
         found.append((("run", "cache"), f"solver {solver.name} reads the data many times, and needs the cache"))
@@ -522,6 +571,7 @@ def schema() -> dict[str, Any]:
     words: dict[str, dict[str, Any]] = {
         "solver": {"enum": list(SOLVER_SETTINGS)},
         "bias": {"enum": list(found["$defs"]["BiasSettings"]["properties"]["kind"]["enum"])},
+        "map": {"enum": list(found["$defs"]["MapSettings"]["properties"]["kind"]["enum"])},
         "checkpoint": {"type": "string", "minLength": 1},
         "threshold": {"enum": list(found["$defs"]["ThresholdSettings"]["properties"]["by"]["enum"])},
     }

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from streamsvm.config.kinds import Count, Duration, Fraction, Positive, Step, Text
+from streamsvm.config.kinds import Count, Duration, Fraction, NotNegative, Positive, Step, Text
 from streamsvm.offered import LOSSES, SMOOTH_LOSSES
 
 PROXIMAL = ("l2", "l1", "elastic_net", "none")  # kinds of penalty that solvers with a proximal step can have
@@ -159,6 +159,44 @@ class OcasSettings(BatchSettings, title="solver: ocas"):
     name: Literal["ocas"] = Field(default="ocas", description="The algorithm.")
 
 
+class KernelSettings(AnySolver):
+    """What every solver has that learns with a kernel: it keeps rows, the supports, and a coefficient for each."""
+
+    rules = ()
+    early_stop: ClassVar[None] = None
+    kernel: Literal["rbf", "polynomial", "linear"] = Field(
+        default="rbf", description="How alike two rows are: exp(-gamma |s-x|^2), (gamma s.x + coef0)^degree, or s.x."
+    )
+    budget: Count = Field(default=500, description="Supports that are kept at most.")
+    upkeep: Literal["merge", "project", "smallest", "oldest"] = Field(
+        default="merge",
+        description="What is done with one support too many: merge it with another (rbf; else as project), project it "
+        "onto its neighbours, or drop the one that matters least, or the oldest.",
+    )
+    average: bool = Field(
+        default=True, description="Average the coefficients of all steps, newer ones more; with merge or project."
+    )
+    degree: Count = Field(default=3, description="Of the polynomial kernel.")
+    coef0: NotNegative = Field(default=1.0, description="Of the polynomial kernel.")
+
+
+class NormaSettings(KernelSettings, title="solver: norma"):
+    """Gradient steps with a kernel on a budget of supports."""
+
+    name: Literal["norma"] = Field(default="norma", description="The algorithm.")
+    eta0: Step = Field(default="auto", description="First step size; auto tries several on the first rows.")
+    steps: Literal["root", "constant"] = Field(
+        default="root",
+        description="How steps get shorter: with the root of the rows seen, or not at all, so that old rows fade.",
+    )
+
+
+class KernelPegasosSettings(KernelSettings, title="solver: kernel_pegasos"):
+    """Pegasos with a kernel on a budget of supports."""
+
+    name: Literal["kernel_pegasos"] = Field(default="kernel_pegasos", description="The algorithm.")
+
+
 class AutoSettings(BatchSettings, title="solver: auto"):
     """Chooses when the data is known: asgd where it may never end, newton for few features and many rows, else dcd."""
 
@@ -181,6 +219,8 @@ SolverSettings = (
     | BmrmSettings
     | OcasSettings
     | AutoSettings
+    | NormaSettings
+    | KernelPegasosSettings
 )
 DEFAULT_SOLVER = "asgd"
 SOLVER_SETTINGS: dict[str, type[AnySolver]] = {

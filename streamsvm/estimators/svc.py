@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from streamsvm.batch import Batch, Float64s
 from streamsvm.classes import ClassMap
-from streamsvm.config import SOLVER_SETTINGS, BatchSettings, Settings, load_settings
+from streamsvm.config import MAPPED_TOL, SOLVER_SETTINGS, BatchSettings, Settings, load_settings
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.given import (
     Again,
@@ -52,7 +52,7 @@ SHUFFLED = 100_000  # rows that are mixed before the first pass of an online sol
 
 
 class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear support vector classifier, for arrays and for data that does not fit in memory.
+    """Support vector classifier, linear or with a map, for arrays and for data that does not fit in memory.
 
     `fit` finds the optimum that LinearSVC looks for, with a proof of how close it is (`gap_`). `partial_fit` learns
     batch after batch; `fit_stream` learns from files, urls, streams and iterators, in bounded memory.
@@ -64,16 +64,22 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     loss : "squared_hinge", "hinge", "smoothed_hinge" or "logistic"
     C, l2, l1 : float, optional
         The penalty: C as in LinearSVC (summed loss), or l2 and l1 against the mean loss; l2 = 1 / (C rows). Where none
-        is given, C = 1 in `fit`, and l2 = 1e-6 where rows are not counted beforehand.
+        is given, C = 1 in `fit` (3 with a map other than bins), and l2 = 1e-6 where rows are not counted beforehand.
     bias : "penalised" (as in LinearSVC), "free" or "none"
     multiclass : "auto" (each class against all others), "ova" or "crammer_singer"
     passes : int, optional
         Readings of the data; of solvers with a proof the most. An online solver has one in `fit_stream`, and in `fit`
         as many as show it a million rows, up to 100.
-    tol : float
-        Solvers with a proof stop when the objective is at most this share of itself above the least possible.
-    scale : "none", "maxabs" or "standard"
-        Divide features by their largest absolute value or standard deviation. Sparse rows stay sparse.
+    tol : float, optional
+        Solvers with a proof stop when the objective is at most this share of itself above the least possible. Where it
+        is not given, 1e-3, and 5e-2 with a map.
+    scale : "auto", "none", "maxabs" or "standard"
+        Divide features by their largest absolute value or standard deviation. Sparse rows stay sparse. "auto": not at
+        all, but with a map by their range.
+    map : "none", "rbf", or any name that `streamsvm train --map` takes
+        Learn from mapped rows what a kernel machine would: "rbf" is a fast SVC.
+    gamma : "auto" or float
+        How fast nearness fades with distance in a map.
     class_weight : "balanced", or a dict of class to weight, optional
     calibrate : "auto", "none", "platt" or "isotonic"
         How probabilities are learned. "auto": where it costs nothing (`partial_fit`, one pass of `fit_stream`); "platt"
@@ -99,7 +105,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_, coef_, intercept_, n_features_in_, feature_names_in_, n_iter_
-        As scikit-learn has them. Of hashed columns `coef_` has a number for each hash.
+        As scikit-learn has them. Of hashed columns `coef_` has a number for each hash; with a map there is none.
     model_ : streamsvm.Model
         What was learned; `model_.save("m.safetensors")` keeps it for the command line.
     gap_ : float or None
@@ -151,8 +157,10 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bias: str = "penalised",
         multiclass: str = "auto",
         passes: int | None = None,
-        tol: float = 1e-3,
-        scale: str = "none",
+        tol: float | None = None,
+        scale: str = "auto",
+        map: str = "none",
+        gamma: float | str = "auto",
         class_weight: str | Mapping[Any, float] | None = None,
         calibrate: str = "auto",
         threshold: str = "none",
@@ -174,6 +182,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.tol = tol
         self.scale = scale
+        self.map = map
+        self.gamma = gamma
         self.class_weight = class_weight
         self.calibrate = calibrate
         self.threshold = threshold
@@ -341,7 +351,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Tell of the features of a model that was not learned from arrays."""
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self.n_features_in_ = model.dim - self._first
+        columns = model.map.spread.columns if model.map is not None else None
+        self.n_features_in_ = (model.dim if columns is None else int(columns[-1]) + 1) - self._first
         if model.recipe.get("format") == "table":
             names = [column.name for column in Recipe.of_model(model.recipe).columns]
             self.n_features_in_ = len(names)
@@ -354,20 +365,23 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver = "asgd" if streaming and self.solver == "auto" else self.solver
         exact = issubclass(SOLVER_SETTINGS.get(solver, BatchSettings), BatchSettings)
         open_penalty = self.C is None and self.l2 is None and self.l1 is None
+        tol = (1e-3 if self.map == "none" else MAPPED_TOL) if self.tol is None else self.tol
         passes = self.passes
         if passes is None and rows and not exact:
             passes = min(MOST_PASSES, -(-ENOUGH_ROWS // rows))
         chosen = {
             "solver.name": solver,
             "solver.passes": passes,
-            "solver.tol": self.tol if exact else None,
+            "solver.tol": tol if exact else None,
             "loss": self.loss,
-            "penalty.C": 1.0 if open_penalty and rows else self.C,
+            "penalty.C": 1.0 if open_penalty and rows and self.map == "none" else self.C,
             "penalty.l2": self.l2,
             "penalty.l1": self.l1,
             "bias.kind": self.bias,
             "multiclass": self.multiclass,
             "features.scale": self.scale,
+            "map.kind": self.map,
+            "map.gamma": self.gamma,
             "data.class_weights": self._class_weights(),
             "calibration": self.calibrate,
             "threshold.by": self.threshold,
@@ -435,6 +449,8 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> Float64s:
+        if self.model_.map is not None:
+            raise AttributeError("with a map weights are those of mapped features, not of the columns")
         weights = self.model_.weights[self._first :].astype(np.float64)
         return np.ascontiguousarray(weights.T) if self.model_.many else weights[None, :]
 

@@ -26,7 +26,12 @@ class Features(NamedTuple):
 
 
 def features_of(model: Model) -> Features:
-    """What the recipe of a model says."""
+    """What the recipe of a model says; ModelError if rows go through a map, which nobody else can make."""
+    if model.map is not None:
+        raise ModelError(
+            f"the rows of this model go through a map ({model.map.kind}), which other programs cannot make; to them "
+            "its weights are of no use"
+        )
     format = model.recipe.get("format", "libsvm")
     if format == "table":
         recipe = Recipe.of_model(model.recipe)
@@ -43,7 +48,7 @@ def first_index(model: Model, zero_based: bool | None = None) -> int:
     """The index of the first column; ModelError if a weight would be left out."""
     if not model.dim:
         raise ModelError("the model has no weights: nothing is learned yet")
-    used = bool((model.weights[0] != 0.0).any())
+    used = bool((model.weights[0] != 0.0).any()) if model.map is None else bool((model.map.spread.columns == 0).any())
     if zero_based is None:
         counted = model.recipe.get("hash_bits") or model.recipe.get("zero_based")
         plain = model.recipe.get("format") == "libsvm" and not counted

@@ -15,7 +15,7 @@ from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Want
 from streamsvm.errors import ModelError
 from streamsvm.hashing import seed_of, word_from
 
-BESIDE = ("format", "fields", "scale", "names")  # what a model keeps beside the recipe itself
+BESIDE = ("format", "fields", "scale", "names", "map")  # what a model keeps beside the recipe itself
 DENSE = ("number", "log1p", "vector")
 CELLS = {
     "number": NUMBER,

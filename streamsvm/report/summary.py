@@ -9,12 +9,12 @@ from typing import Any
 from streamsvm import __version__
 from streamsvm.config import DEFAULT_L2, redact_url, to_yaml
 from streamsvm.jit import machine
+from streamsvm.pool import available_cores
 from streamsvm.report.figures import Axis, histogram
 from streamsvm.report.markup import Content, Html, element, name_of
 from streamsvm.report.story import COUNT, Chapter, Story, chapter, figure, gallery, paragraph
 from streamsvm.report.tables import facts, features, number, per_cent, small
 from streamsvm.report.weights import Weights
-from streamsvm.stream import available_cores
 
 TITLES = {"train": "Training report", "tune": "Tuning report", "evaluate": "Evaluation report"}
 MOST_SOURCES, MOST_NAMES = 10, 12

@@ -40,7 +40,15 @@ def make_batch_solver(name: str, problem: Problem, groups: Groups, around: Surro
     return BATCH_SOLVERS[name](problem, groups, around, **options)
 
 
-# Kernels for several classes are loaded when there are several: a run on two is not to wait for them.
+# Kernels for several classes are loaded when there are several, kernel learners when one is wanted: others are not to
+# wait for them.
+
+
+def make_kernel_solver(name: str, problem: Problem, **options: Any) -> OnlineSolver:
+    """The kernel learner of that name, for rows of `dim` numbers each."""
+    from streamsvm.solvers import kernel_solvers
+
+    return kernel_solvers.make_kernel_solver(name, problem, **options)
 
 
 def make_many(rule: str, name: str, problem: Problem, **options: Any) -> OnlineSolver:
@@ -84,6 +92,7 @@ __all__ = [
     "class_weight_bytes",
     "make_batch_solver",
     "make_class_solver",
+    "make_kernel_solver",
     "make_many",
     "make_solver",
 ]

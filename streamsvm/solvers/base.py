@@ -12,7 +12,8 @@ decides what can be had later.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Loss
 from streamsvm.penalties import Penalty
 from streamsvm.rows import row_norm2
-from streamsvm.scoring import Offset, loss_sums
+from streamsvm.scoring import Offset, loss_sums, score_rows
 
 # Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
 SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
@@ -99,7 +100,7 @@ class OnlineSolver(ABC):
     penalties: ClassVar[tuple[str, ...]] = ("l2",)  # kinds of penalty it can minimise
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
-    averaged: ClassVar[bool] = False  # whether its weights are a mean of iterates, which has little noise
+    averaged: bool = False  # whether its weights are a mean of iterates, which has little noise
     worse_by: ClassVar[float] = 0.0  # how much more a trial may cost, relatively, if it takes larger steps
     walks: ClassVar[bool] = False  # whether it has to walk over all weights to forget old rows
     rule: ClassVar[str] = "ova"  # how more than two classes are learned
@@ -156,6 +157,43 @@ class OnlineSolver(ABC):
     def guess(norm2: float) -> float:
         """A step size to begin the trials with, for rows of this mean squared length."""
         return 1.0 / norm2
+
+    def mean_reach(self, rows: Batch) -> float:
+        """How much a step of size 1 changes a row's own score by its features, on the average."""
+        return float(mean_norm2(rows))
+
+    def scorer(self) -> Callable[[Batch], Float64s]:
+        """What gives rows scores by what was learned so far, as a model would have it; made once for many of them."""
+        weights, bias = self.weights()
+        return partial(score_rows, weights=weights, bias=bias)
+
+    def scores(self, batch: Batch) -> Float64s:
+        """Scores of rows by what was learned so far; nothing is learned from them."""
+        return self.scorer()(batch)
+
+    def supports(self) -> Float32s | None:
+        """The rows whose weights `weights` has, of solvers that keep rows; None where these are weights of features."""
+        return None
+
+    @property
+    def weight_count(self) -> int:
+        return self.width
+
+    def few_scores(self, batch: Batch) -> Float64s:
+        """The same for a few rows, whose `indptr` begins with 0: only the weights of their features are looked at.
+
+        Each feature of each row has its own copy of the weight, so that no others are needed.
+        """
+        own = batch._replace(indices=np.arange(batch.features, dtype=np.uint32))
+        return score_rows(own, *self.weights_of(batch.indices))
+
+    def objective(self, mean_loss: float) -> float:
+        """What is minimised, by what was learned so far, where the mean loss of all rows is known."""
+        return self.problem.objective(*self.weights(), mean_loss)
+
+    def trial_cost(self, judge: Batch) -> float:
+        """After a trial of a step size: how well that went, the less the better, by these rows."""
+        return objective_on(self.problem, judge, *self.weights(), self.rule)
 
     def lower_bound(self) -> float | None:
         """A proven lower bound of the objective over all weights at the end of a pass; None where there is none.
@@ -405,7 +443,7 @@ def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
     is too noisy for that: on unseen rows of many features nothing seems better than not to move. It is judged on all.
     """
     problem = solver.problem
-    norm2 = mean_norm2(rows) + problem.bias.gain
+    norm2 = solver.mean_reach(rows) + problem.bias.gain
     start = 2.0 ** round(float(np.log2(solver.guess(norm2)))) if norm2 > 0 else 1.0
     cut = rows.rows - rows.rows // 4
     seen, judge = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
@@ -418,7 +456,7 @@ def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
             trial = solver.fresh(start * 2.0**power)
             trial._reserve(rows.width)
             failed = trial.run(seen) >= 0
-            tried[power] = float("inf") if failed else objective_on(problem, judge, *trial.weights(), solver.rule)
+            tried[power] = float("inf") if failed else trial.trial_cost(judge)
         return tried[power]
 
     best = min(TRIAL_SCAN, key=cost)
