@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from faults import MEMORY
-from followed import Reader, append, rotate
+from followed import Reader, Room, append, rotate
 
+import streamsvm.io.follow
 from streamsvm.io.log_files import Disk, Info
+from streamsvm.io.log_source import LogSource
 from streamsvm.io.tails import COMPLAIN
 
 
@@ -276,3 +278,17 @@ def test_a_handle_that_stays_stale_is_opened_again(tmp_path: Path) -> None:
     assert reader.settle(60.0) == ["1", "2", "3"]
     assert reader.counts["lost"] == 0
     reader.close()
+
+
+@pytest.mark.parametrize("pattern", ["a.log", "*.log"])
+def test_a_log_may_appear_before_any_call(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines on which it depends how the rest is read are learned too, whenever they come."""
+    monkeypatch.setattr(streamsvm.io.follow, "REDISCOVER", 0.0)
+    for call in range(1, 16):
+        log = tmp_path / str(call) / "a.log"
+        log.parent.mkdir()
+        disk = Shaky(range(call, call + 1), lambda kind, log=log: append(log, "1\n2\n"))  # type: ignore[misc]
+        source = LogSource([str(log.parent / pattern)], until_idle=0.03, poll=0.001, disk=disk)
+        first = source.first_lines(lambda: False, 0.01)
+        blocks = source.blocks(64, Room(), lambda: False, source.beginning)
+        assert b"".join(bytes(block.buffer[: block.size]) for block in blocks) == b"1\n2\n" == (first or b"1\n2\n")

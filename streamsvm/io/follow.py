@@ -53,6 +53,7 @@ class Follower:
         followed = dict.fromkeys(mark.log for mark in marks.files)
         self._globs = [pattern for pattern in patterns if is_glob(pattern) and pattern not in followed]
         self.logs: dict[str, Log] = {}
+        self._before: dict[str, list[Mark]] = {}  # where logs stood before anything was read of them
         self._begun = 0
         self._discovered = float("-inf")
         self._waiting: dict[str, tuple[Info, float]] = {}  # compressed files that may not be complete yet
@@ -75,6 +76,11 @@ class Follower:
     def marks(self) -> Marks:
         return Marks(tuple(mark for log in self.logs.values() for mark in log.marks()), self._tally.counts)
 
+    def beginning(self) -> Marks:
+        """The marks as if this follower had read nothing yet."""
+        logs = {path: log.marks() for path, log in self.logs.items()} | self._before
+        return Marks(tuple(mark for marks in logs.values() for mark in marks))
+
     @property
     def lag(self) -> int:
         """Bytes that are there and have not been read."""
@@ -91,12 +97,6 @@ class Follower:
 
     # Rounds.
 
-    def look(self) -> None:
-        """Find out what there is, and read nothing."""
-        self._discover()
-        for log in list(self.logs.values()):
-            log.ready()
-
     def round(self, block_size: int, buffers: Buffers, cut: Cutter = last_newline) -> Iterator[Block]:
         """What has come since the last one."""
         self._discover()
@@ -105,6 +105,7 @@ class Follower:
             if self._tally.stopped():
                 return
             if log.ready():
+                self._before.setdefault(log.path, log.marks())
                 yield from self._blocks(log, block_size, buffers, cut)
             still_open += log.tail is not None
             if still_open > MOST_OPEN:
@@ -319,6 +320,7 @@ class Follower:
                     log.over.remove(mark)
             if log.empty and path not in found:
                 del self.logs[path]
+                self._before.pop(path, None)
 
 
 def is_glob(pattern: str) -> bool:

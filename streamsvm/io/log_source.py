@@ -13,7 +13,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.io.follow import Follower, is_glob
 from streamsvm.io.log_files import Disk, Stopped, is_packed
 from streamsvm.io.logs import Options
-from streamsvm.io.marks import Mark, Marks, bytes_at
+from streamsvm.io.marks import Marks, bytes_at
 from streamsvm.io.parts import STDIN, Part
 from streamsvm.io.source import Block, Buffers, Cutter, Origin, Source, last_newline
 from streamsvm.io.urls import is_local, redact_url
@@ -105,31 +105,29 @@ class LogSource(Source):
         At most `FIRST_LINES`; fewer if no more come for so many seconds.
         """
         follower = self._new_follower(Marks(), stopped)
-        begun: dict[str, list[Mark]] = {}  # where each log stood when it was first seen
         text, since = b"", time.monotonic()
         told = False
-        with contextlib.closing(follower), contextlib.suppress(Stopped):
-            while text.count(b"\n") < FIRST_LINES and not stopped():
-                before = len(text)
-                follower.look()
-                begun = {path: log.marks() for path, log in follower.logs.items()} | begun
-                for block in follower.round(1 << 20, _Unlimited()):
-                    text += bytes(block.buffer[: block.size])
-                    if text.count(b"\n") >= FIRST_LINES:
+        with contextlib.closing(follower):
+            with contextlib.suppress(Stopped):
+                while text.count(b"\n") < FIRST_LINES and not stopped():
+                    before = len(text)
+                    for block in follower.round(1 << 20, _Unlimited()):
+                        text += bytes(block.buffer[: block.size])
+                        if text.count(b"\n") >= FIRST_LINES:
+                            break
+                    if len(text) > before:
+                        since = time.monotonic()
+                    patient = patience if text or self._until_idle is None else self._until_idle
+                    ended = time.monotonic() - since >= patient
+                    if ended and (text or self._until_idle is not None):
                         break
-                begun = {path: marks for path, marks in begun.items() if marks}
-                if len(text) > before:
-                    since = time.monotonic()
-                ended = time.monotonic() - since >= (patience if text or self._until_idle is None else self._until_idle)
-                if ended and (text or self._until_idle is not None):
-                    break
-                if not told and not text:
-                    told = True
-                    self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
-                self._sleep(self._poll, stopped)
+                    if not told and not text:
+                        told = True
+                        self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
+                    self._sleep(self._poll, stopped)
+            self.beginning = follower.beginning()
         rest = text.split(b"\n", FIRST_LINES)[-1]
         self._first = text[: len(text) - len(rest)]
-        self.beginning = Marks(tuple(mark for marks in begun.values() for mark in marks))
         return self._first
 
     def head(self, size: int, number: int = 0) -> bytes:
