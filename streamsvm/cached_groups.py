@@ -39,6 +39,9 @@ class CachedGroups(Groups):
                 self.width = max(self.width, found.width)
                 self.weight += found.weight
                 tick(int(starts[number + 1] - starts[number]))
+
+    def refuse_if_empty(self) -> None:
+        """DataError if no row has a weight."""
         if not self.weight > 0.0:
             raise DataError("there is no row to learn from" + (", or all weights are 0" if self.rows else ""))
 

@@ -36,13 +36,19 @@ from streamsvm.model import Model
 
 FREE = (
     *("checkpoint", "output", "data.test", "run.memory", "run.threads"),
+    *("cluster.at", "cluster.storage", "cluster.timeout"),
     *("data.max_bad_rows", "data.max_line", "data.max_expansion", "data.retries"),
     *(
         f"follow.{name}"
         for name in ("until_idle", "idle", "stop_after", "rotate_wait", "poll", "compressed", "metrics")
     ),
 )
-UNUSED = {"train": ("tune", "follow"), "tune": ("follow",), "follow": ("tune",)}  # settings of other commands
+UNUSED = {  # settings of other commands
+    "train": ("tune", "follow"),
+    "train --cluster": ("tune", "follow"),
+    "tune": ("follow",),
+    "follow": ("tune",),
+}
 FIRST_RETRY = 1.0  # seconds; twice as long after each further failure
 STATE = "state."  # what the names of a state's arrays begin with
 

@@ -128,13 +128,17 @@ class Feed:
             self._ask_cache()
             self._collect_names(tick)
             if scaling is not None:
-                with closing(self._passes.batches(2)) as batches:
-                    for batch in batches:
-                        scaling.see(batch._replace(weights=np.abs(batch.weights)))
-                        tick(batch.rows)
+                self.count_scales(scaling, tick)
                 scaling.freeze()
             if needs_map:
-                self._make_map(self._sample())
+                self._make_map(self.sample())
+
+    def count_scales(self, scaling: Scaling, tick: Tick) -> None:
+        """Have the sizes of all features counted."""
+        with closing(self._passes.batches(2)) as batches:
+            for batch in batches:
+                scaling.see(batch._replace(weights=np.abs(batch.weights)))
+                tick(batch.rows)
 
     # The map.
 
@@ -150,10 +154,13 @@ class Feed:
             return self.map.width if self.map is not None and not self._late_map else 0
         return self._passes.stream.features.width
 
-    def _sample(self) -> Batch:
+    def sample(self) -> Batch:
         """Rows from everywhere in the cache, but those that are not to be learned from."""
+        return self.rows_at(chosen_rows(self._settings.run.seed, int(self._passes.starts()[-1])))
+
+    def rows_at(self, rows: Int64s) -> Batch:
+        """The rows of the cache that have these numbers, which rise, and a weight."""
         starts = self._passes.starts()
-        rows = chosen_rows(self._settings.run.seed, int(starts[-1]))
         places = np.searchsorted(rows, starts)
         parts = []
         for group, (a, b) in enumerate(zip(places[:-1], places[1:], strict=True)):

@@ -7,13 +7,13 @@ The cache is filled before anything is learned: then the number of rows, the cla
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamsvm import interrupts
-from streamsvm.batch import Float32s
+from streamsvm.batch import Float32s, Float64s
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.checkpoint import Tree
 from streamsvm.config import Settings
@@ -30,10 +30,11 @@ from streamsvm.runs import Run, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.solvers import BATCH_SOLVERS, class_weight_bytes, make_batch_solver, make_class_solver
+from streamsvm.solvers.base import Problem
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
 if TYPE_CHECKING:
-    from streamsvm.mapped_groups import MappedGroups
+    from streamsvm.features.maps.base import RowMap
 
 FEW_FEATURES = 1000  # with fewer, and
 MANY_ROWS = 20  # times as many rows, newton is the quicker one
@@ -75,6 +76,15 @@ class Facts(NamedTuple):
     penalties: int
 
 
+def ready_groups(raw: CachedGroups, map: "RowMap | None", tick: Callable[[int], None]) -> Groups:
+    """The groups, mapped where there is a map."""
+    if map is None:
+        return raw
+    from streamsvm.mapped_groups import MappedGroups
+
+    return MappedGroups(raw, map, tick)
+
+
 class Fitting(Run):
     """One run: a solver, and what is told about it."""
 
@@ -93,11 +103,7 @@ class Fitting(Run):
     # Before the first pass.
 
     def start(self) -> None:
-        settings = self.settings
-        reading = make_reading(settings)
-        width = self.passes.stream.features.width
-        raw = CachedGroups(self.feed, self.passes, dim=width, threads=reading.workers, tick=self._survey)
-        self.groups = self._mapped(raw)
+        self.groups = self.new_groups()
         self.l2s = self._penalties()
         name = self._solver_name()
         self.solver = self._make_solver(name, self.groups, self.l2s[0], self._read, self._told)
@@ -106,13 +112,12 @@ class Fitting(Run):
         self.facts = Facts(name, groups.rows, features, groups.width, groups.weight, len(self.l2s))
         self.listener.note(f"{name}: {self.solver.described()}")
 
-    def _mapped(self, raw: CachedGroups) -> "CachedGroups | MappedGroups":
-        """The groups, mapped where there is a map."""
-        if self.feed.map is None:
-            return raw
-        from streamsvm.mapped_groups import MappedGroups
-
-        return MappedGroups(raw, self.feed.map, self._survey)
+    def new_groups(self) -> Groups:
+        """All rows, mapped where there is a map."""
+        width, threads = self.passes.stream.features.width, make_reading(self.settings).workers
+        raw = CachedGroups(self.feed, self.passes, dim=width, threads=threads, tick=self._survey)
+        raw.refuse_if_empty()
+        return ready_groups(raw, self.feed.map, self._survey)
 
     def _make_solver(
         self,
@@ -137,10 +142,15 @@ class Fitting(Run):
             note=self.listener.note,
             started=self.started,
         )
-        problem = make_problem(settings, settings.loss, l2, 0.0)
+        return self.new_solver(name, make_problem(settings, settings.loss, l2, 0.0), groups, around, classes)
+
+    def new_solver(
+        self, name: str, problem: Problem, groups: Groups, around: Surroundings, classes: int
+    ) -> BatchSolver:
+        """The solver of that name, for so many classes if there are more than two, else 0."""
         if classes:
             return make_class_solver(self.rule, problem, groups, around, classes)
-        options = settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
+        options = self.settings.solver.model_dump(exclude={"name", "passes", "init", "tol", "time"})
         return make_batch_solver(name, problem, groups, around, **options)
 
     def _penalties(self) -> list[float]:
@@ -283,9 +293,7 @@ class Fitting(Run):
         loss = make_problem(self.settings, self.settings.loss, 1.0, 0.0).loss
         sample = ScoreSample(many=self.feed.classes.many) if wanted(self.settings) else None
         total = weight = wrong = 0.0
-        for number in range(self.groups.count):
-            rows = self.groups.held_out(number)
-            scores = score_rows(rows, weights, bias)
+        for scores, rows in self.held_out_scores(weights, bias):
             one, c, bad = losses_of(scores, rows, loss, self.rule)
             total, weight, wrong = total + one, weight + c, wrong + bad
             if sample is not None:
@@ -295,6 +303,13 @@ class Fitting(Run):
             self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
             return None, None, None
         return total / weight, wrong / weight, sample
+
+    def held_out_scores(self, weights: Float32s, bias: Offset) -> Iterator[tuple[Float64s, Any]]:
+        """Scores of rows, and their labels and weights; those that are not held out have none."""
+        groups: Any = self.groups
+        for number in range(groups.count):
+            rows = groups.held_out(number)
+            yield score_rows(rows, weights, bias), rows
 
     # What is told.
 

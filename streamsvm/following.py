@@ -29,6 +29,7 @@ from streamsvm.io.marks import Counts, Marks
 from streamsvm.judging import judge, wanted
 from streamsvm.model import Model, model_of
 from streamsvm.offered import LINES
+from streamsvm.online_training import TrainingRun
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import initial_model, make_limits, make_reading, reach_storage, training_passes
@@ -37,7 +38,7 @@ from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
 from streamsvm.stream import Stream
 from streamsvm.tables import TableDialect
-from streamsvm.training import Outcome, TrainingRun, judged_figures
+from streamsvm.training import Outcome, judged_figures
 
 PUBLISH = 1.0  # seconds between two looks at how it goes
 

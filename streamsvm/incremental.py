@@ -12,13 +12,13 @@ from streamsvm.config import Settings
 from streamsvm.judging import judge
 from streamsvm.memory_stream import MemoryStream
 from streamsvm.model import Model
+from streamsvm.online_training import TrainingRun
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Silent
 from streamsvm.progressive import Progressive
 from streamsvm.reading import make_reading
 from streamsvm.solvers.base import SEEN
 from streamsvm.stream import Features
-from streamsvm.training import TrainingRun
 
 
 class Incremental(TrainingRun):

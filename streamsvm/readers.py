@@ -44,6 +44,8 @@ class Piece(Protocol):
     def size(self) -> int: ...  # stored bytes, or those of text
     @property
     def after(self) -> Position | Marks: ...
+    @property
+    def part(self) -> int: ...  # the number of its file
 
 
 Some = TypeVar("Some", bound=Piece)
@@ -285,6 +287,10 @@ class TextPiece(NamedTuple):
     def after(self) -> Position | Marks:
         return self.block.after
 
+    @property
+    def part(self) -> int:
+        return self.block.part
+
 
 def block_plan(memory: int, threads: int, cost: int, block_size: int = 0) -> tuple[int, int]:
     """The size of blocks, and how many bytes of text may be in flight, where rows take `cost` bytes for each."""
@@ -340,6 +346,7 @@ class RecordPiece(NamedTuple):
     record: Any
     group: int
     room: Room
+    part: int
 
 
 class RecordReader(Reader[RecordPiece]):
@@ -367,29 +374,33 @@ class RecordReader(Reader[RecordPiece]):
     def pieces(self, start: Any) -> Iterator[RecordPiece]:
         for number in self._source.parts_from(start):
             part = self._source.parts[number]
-            rows = start.offset if number == start.part else 0
-            for found in self._records(number, rows):
+            rows = start.offset if number == start.part else self._source.first_position(number).offset
+            end = self._source.end_of(number)
+            for found in self._records(number, rows, end):
+                if end is not None and found.first >= end:
+                    break
                 self.tokens.take(1)
                 room = self._free.pop() if self._free else self._table.room()
                 after = Position(number, found.first + found.record.num_rows)
                 yield RecordPiece(
-                    Origin(part.shown, found.first, 0), found.size, after, found.record, found.group, room
+                    Origin(part.shown, found.first, 0), found.size, after, found.record, found.group, room, number
                 )
                 if self.tokens.stopped:
                     return
 
-    def _records(self, number: int, start: int) -> Iterator[Any]:
+    def _records(self, number: int, start: int, end: int | None) -> Iterator[Any]:
         part = self._source.parts[number]
         if self._dialect.format == "parquet":
-            return self._parquet(part, start)
+            return self._parquet(part, start, end)
         from streamsvm.io.arrow_table import arrow_pieces
 
         return arrow_pieces(part, self._columns, self._rows, start, self._room, lambda: self.tokens.stopped)
 
-    def _parquet(self, part: Part, start: int) -> Iterator[Any]:
-        """The pieces of a Parquet file; several row groups are decoded at a time if there are threads and room for it.
+    def _parquet(self, part: Part, start: int, end: int | None) -> Iterator[Any]:
+        """The pieces of a Parquet file, up to the row group that begins at row `end`.
 
-        With two threads there are not: then one reads, while the other makes rows and the caller learns.
+        Several row groups are decoded at a time if there are threads and room for it. With two threads there are not:
+        then one reads, while the other makes rows and the caller learns.
         """
         from streamsvm.io.parquet import group_pieces, open_parquet, parquet_groups, refuse_twins
 
@@ -397,7 +408,7 @@ class RecordReader(Reader[RecordPiece]):
         stopped = lambda: self.tokens.stopped  # noqa: E731
         with open_parquet(part, words, stopped=stopped) as file:
             refuse_twins(file.schema_arrow.names, self._columns, part)
-            groups = parquet_groups(part, file, self._columns, start)
+            groups = parquet_groups(part, file, self._columns, start, end)
             largest = max((group.size for group in groups), default=0)
             if self._decoders == 1 or len(groups) == 1 or largest * (self._decoders + 1) > self._memory:
                 file.plan(groups, self._columns)

@@ -52,7 +52,7 @@ class Run(ABC):
         self.started = started
         self.initial = initial  # the model to begin with
         self.memory = memory_for_solvers(settings)
-        self.feed = Feed(settings, passes, listener.note, initial, self.memory)
+        self.feed = self.new_feed()
         self.number = 1  # of the pass that is being made, or comes next
         self._inside = False  # whether it has begun
         self._checkpoints = checkpoints
@@ -89,6 +89,10 @@ class Run(ABC):
         """Whether another pass is to be made."""
 
     # What a run may say.
+
+    def new_feed(self) -> Feed:
+        """What feeds it, before anything is known."""
+        return Feed(self.settings, self.passes, self.listener.note, self.initial, self.memory)
 
     needs_cache = False  # whether all rows must be in the cache before the first is learned
 

@@ -11,7 +11,7 @@ Weights are [feature] and the bias a number, or [feature, class] and [class]. By
 and of two classes loss(score, y). All sums are weighted by the rows.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -57,7 +57,16 @@ def loss_sums(batch: Batch, loss: Loss, weights: Float32s, bias: Offset, rule: s
     return losses_of(score_rows(batch, weights, bias), batch, loss, rule)
 
 
-def losses_of(scores: Float64s, batch: Batch, loss: Loss, rule: str = "ova") -> LossSums:
+class Marked(Protocol):
+    """Rows, as far as they are no features."""
+
+    @property
+    def labels(self) -> Float32s: ...
+    @property
+    def weights(self) -> Float32s: ...
+
+
+def losses_of(scores: Float64s, batch: Marked, loss: Loss, rule: str = "ova") -> LossSums:
     """What rows cost whose scores are known."""
     if scores.ndim == 1:
         return LossSums(*score_losses(scores, batch.labels, batch.weights, loss))

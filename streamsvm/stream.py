@@ -193,7 +193,8 @@ class Stream:
         """Count the piece and number its lines: its rows up to the limit, and what is wrong with the row after them."""
         tally = self.tally
         batch, faults = parsed.batch, parsed.faults
-        first = piece.origin.line or (1 if piece.origin.offset == 0 else tally.origin.line)
+        begins = piece.origin.offset == self.source.first_position(piece.part).offset
+        first = piece.origin.line or (1 if begins else tally.origin.line)
         if piece.size:
             tally.origin = Origin(piece.origin.url, piece.origin.offset + piece.size, first + parsed.lines)
         before, done = tally.position, min(tally.ahead, batch.rows)
@@ -210,7 +211,8 @@ class Stream:
             batch = batch.slice(0, left)
             faults = [fault for fault in faults if fault.row < batch.rows]
         for fault in faults:
-            message = f"{reader.place(piece, first + fault.line)}: {fault.message}"
+            line = first + fault.line + self.source.lines_before(piece.part)
+            message = f"{reader.place(piece, line)}: {fault.message}"
             if not self.skip_bad:
                 return self._counted(batch), DataError(message)
             if tally.bad_rows >= self.max_bad_rows and not (self.source.endless and tally.bad_rows <= tally.rows):

@@ -23,6 +23,7 @@ from streamsvm.feed import Feed, Visit
 from streamsvm.holdout import Holdout, Scores
 from streamsvm.judging import judge, wanted
 from streamsvm.model import Model
+from streamsvm.online_training import solver_options
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.report.writing import recorded
@@ -31,7 +32,7 @@ from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import SOLVERS, OnlineSolver, make_solver
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG
 from streamsvm.solvers.side_by_side import SideBySide
-from streamsvm.training import Outcome, checkpointed, finish, solver_options
+from streamsvm.training import Outcome, checkpointed, finish
 
 DEFAULT_HOLDOUT = 10
 

@@ -27,7 +27,7 @@ import streamsvm.io.cache
 import streamsvm.readers
 import streamsvm.shuffle
 import streamsvm.solvers.base
-import streamsvm.training
+import streamsvm.online_training
 import streamsvm.tuning
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.io import arrow_file, generations, tensors
@@ -58,7 +58,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "piece of a group": (arrow_file._Sink, "write"),
     "cache cut off": (arrow_file.GroupFile, "go_on"),
     "cache completed": (arrow_file.GroupFile, "complete"),
-    "objective": (streamsvm.training, "losses_of"),
+    "objective": (streamsvm.online_training, "losses_of"),
     "model saved": (Model, "save"),
     "fsync": (os, "fsync"),
     "rename": (os, "replace"),

@@ -106,6 +106,8 @@ FLAGS = {
     "threads": Flag("run.threads", "Threads that parse. [default: one for each core]"),
     "seed": Flag("run.seed", "Seed of everything random. [default: 0]"),
     "cache": Flag("run.cache", "Parsed rows for later passes: auto, off, or a path to keep them at."),
+    "cluster": Flag("cluster.at", "Work on a Dask cluster: tcp://scheduler:8786, or local:4 for four processes."),
+    "shards": Flag("cluster.shards", "Parts of the data on a cluster. [default: one for each of its threads]"),
     "checkpoint": Flag("checkpoint.dir", "Directory or url for checkpoints, from which --resume goes on."),
     "every": Flag("checkpoint.every", "Time between two checkpoints, such as 30s or 10m. [default: 60s]"),
     "every_rows": Flag("checkpoint.every_rows", "Rows between two checkpoints, if that comes first."),
@@ -125,6 +127,8 @@ OF_PASSES = (
     "holdout",
     "early_stop",
     "cache",
+    "cluster",
+    "shards",
     "report",
 )
 FOLLOW_FLAGS = {

@@ -17,6 +17,7 @@ from streamsvm.config.schema import (
     SHAPE,
     BiasSettings,
     CheckpointSettings,
+    ClusterSettings,
     DataSettings,
     FeatureSettings,
     FollowSettings,
@@ -42,6 +43,7 @@ __all__ = [
     "BatchSettings",
     "BiasSettings",
     "CheckpointSettings",
+    "ClusterSettings",
     "DataSettings",
     "FeatureSettings",
     "FollowSettings",
@@ -114,7 +116,8 @@ def to_yaml(settings: Settings, *, defaults: bool = True) -> str:
 def summary_lines(settings: Settings, without: Sequence[str] = ("tune", "follow")) -> list[str]:
     """The settings in a few lines of YAML, a section a line, without what is not set: what a run prints first."""
     lines = []
-    unused = {*without} if settings.checkpoint.dir else {*without, "checkpoint"}
+    optional = {"checkpoint": settings.checkpoint.dir, "cluster": settings.cluster.at}
+    unused = {*without, *(name for name, used in optional.items() if not used)}
     for key, value in _tree(settings).items():
         if key in unused or (key == "storage_options" and value is None):
             continue

@@ -302,6 +302,32 @@ class CheckpointSettings(Section, title="checkpoint"):
     )
 
 
+class ClusterSettings(Section, title="cluster"):
+    """Workers of a Dask cluster that read and learn, each its own shards of the data."""
+
+    short = "at"
+    at: Text | None = Field(
+        default=None,
+        description="Where the cluster is: its scheduler, such as tcp://host:8786, or local:4 for four processes of "
+        "this machine; null works without one.",
+    )
+    shards: Count | None = Field(
+        default=None,
+        description="Parts into which the data is cut; null takes one for each thread of the cluster. The same shards "
+        "and seed give the same result, however many workers there are.",
+    )
+    sweeps: Count = Field(default=2, description="Passes over its rows that a shard makes in each round of solver dcd.")
+    storage: Text | None = Field(
+        default=None,
+        description="Directory or url that all workers see, for the dual variables of solver dcd; null takes "
+        "checkpoint.dir, or with local:N a temporary one.",
+    )
+    timeout: Duration = Field(
+        default=600.0,
+        description="How long a worker may be silent before its shards go to others, such as 30s; null for ever.",
+    )
+
+
 class FollowSettings(Section, title="follow"):
     """How `streamsvm follow` reads logs that are still being written, and how it learns from them."""
 
@@ -381,6 +407,9 @@ class Settings(Section, title="streamsvm settings"):
     output: OutputSettings = Field(default=OutputSettings(), description="What is written at the end.")
     checkpoint: CheckpointSettings = Field(
         default=CheckpointSettings(), description="How a run can go on after a kill, or in short the directory."
+    )
+    cluster: ClusterSettings = Field(
+        default=ClusterSettings(), description="A Dask cluster to work on, or in short where it is."
     )
     tune: TuneSettings = Field(default=TuneSettings(), description="What streamsvm tune tries.")
     follow: FollowSettings = Field(default=FollowSettings(), description="How streamsvm follow follows logs.")

@@ -200,6 +200,20 @@ class Scaling:
             self._total, self._running = float(state["scalars"][0]), bool(state["scalars"][1])
             self.width = len(self._statistics) // self._term.columns
 
+    def merge(self, state: State) -> None:
+        """Count what another has counted in other rows: its state, before its factors were fixed."""
+        assert not self.frozen, "the factors are fixed"
+        others, columns = np.asarray(state["statistics"]), self._term.columns
+        width = len(others) // columns
+        if width:
+            self._reserve(width)
+        own = self._statistics[: len(others)]
+        if self.kind == "maxabs":
+            np.maximum(own, others, out=own)
+        else:
+            merge_moments(own, others)
+        self._total += float(state["scalars"][0])
+
     # Room.
 
     def bytes_for(self, width: int) -> int:
@@ -266,6 +280,18 @@ def count_pass(batch, kind, statistics, total, limit):
                 if np.uint64(indices[k]) < end:
                     kind.see(statistics, np.uint64(indices[k]), values[k], weight)
     return total
+
+
+@kernel
+def merge_moments(own, others):
+    """Weight, mean and squared distances of two sets of rows together (Chan, Golub, LeVeque 1983)."""
+    for j in range(0, len(others), 3):
+        n = own[j] + others[j]
+        if others[j] > 0.0:
+            distance = others[j + 1] - own[j + 1]
+            own[j + 2] += others[j + 2] + distance * distance * own[j] * (others[j] / n)
+            own[j + 1] += distance * (others[j] / n)
+            own[j] = n
 
 
 @kernel

@@ -179,10 +179,11 @@ class Group(NamedTuple):
         return self.rows * self.cost / DECODED_SHARE
 
 
-def parquet_groups(part: Part, file: Table, columns: list[str], start: int = 0) -> list[Group]:
-    """The row groups of a file that have rows from row `start` on."""
+def parquet_groups(part: Part, file: Table, columns: list[str], start: int = 0, end: int | None = None) -> list[Group]:
+    """The row groups of a file that have rows from row `start` on, and begin before row `end`."""
     try:
-        return _groups(file, columns, start)
+        groups = _groups(file, columns, start)
+        return groups if end is None else [group for group in groups if group.first < end]
     except DAMAGE as error:
         raise SourceError(f"{part.shown}: cannot read this Parquet file: {reason(error, part.url)}") from error
 

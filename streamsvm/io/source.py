@@ -77,9 +77,16 @@ class _Input:
     """
 
     def __init__(
-        self, part: Part, start: Position, limits: Limits, stopped: Callable[[], bool], raw: Any = None
+        self,
+        part: Part,
+        start: Position,
+        limits: Limits,
+        stopped: Callable[[], bool],
+        raw: Any = None,
+        stop: int | None = None,
     ) -> None:
         self.shown = part.shown
+        self._left = None if stop is None else stop - start.offset  # plain bytes before the end of what is wanted
         self._part = start.part
         self.stopped = stopped
         self._raw: Any = raw or open_part(part, stopped=lambda: self.stopped())
@@ -128,7 +135,7 @@ class _Input:
         """Read `size` bytes that nobody wants, in pieces, so that a stop is noticed."""
         view = memoryview(bytearray(min(size, SKIPPED)))
         while size and not self.stopped():
-            got = self.readinto(view[:size])
+            got = self._readinto(view[:size])
             if not got and not self.stopped():
                 raise SourceError(self._too_short())
             size -= got
@@ -177,6 +184,13 @@ class _Input:
 
     def readinto(self, view: memoryview) -> int:
         """Plain bytes into `view`; 0 at the end."""
+        if self._left is None:
+            return self._readinto(view)
+        got = self._readinto(view[: self._left]) if self._left else 0
+        self._left -= got
+        return got
+
+    def _readinto(self, view: memoryview) -> int:
         if self._returned:
             size = min(len(view), len(self._returned))
             view[:size], self._returned = self._returned[:size], self._returned[size:]
@@ -317,6 +331,20 @@ class Source:
     def _opened(self, number: int, begin: Position, stopped: Callable[[], bool], raw: Any = None) -> _Input:
         return _Input(self.parts[number], begin, self.limits, stopped, raw)
 
+    # What of its parts is read: all of them, unless it is a part of a source (spans.py).
+
+    def first_position(self, number: int) -> Position:
+        """Where reading a part begins."""
+        return Position(number)
+
+    def end_of(self, number: int) -> int | None:
+        """The bytes of text, or rows, of a part before the place where reading it ends; None: all."""
+        return None
+
+    def lines_before(self, number: int) -> int:
+        """The lines, or rows, of a part before the place where reading it begins."""
+        return 0
+
     def parts_from(self, start: Position) -> Iterator[int]:
         """The numbers of the parts that a reading from `start` on has to read."""
         if start != BEGINNING:
@@ -343,7 +371,7 @@ class Source:
         """
         with closing(_Ahead(self.parts, stopped)) as ahead:
             for number in self.parts_from(start):
-                begin = start if number == start.part else Position(number)
+                begin = start if number == start.part else self.first_position(number)
                 begun, self._begun = self._begun, None
                 if begun is not None:
                     begun.stopped = stopped
@@ -404,7 +432,7 @@ class Source:
             if cut > self.max_line:
                 self._refuse_long_lines(shown, offset, buffer, cut)
             if cut:
-                after = Position(start.part + 1) if ended else opened.position(offset + cut)
+                after = self.first_position(start.part + 1) if ended else opened.position(offset + cut)
                 yield Block(buffer, cut, Origin(shown, offset, 0), after, start.part)
                 offset += cut
             else:

@@ -26,7 +26,7 @@ from streamsvm.jit import kernel
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
 from streamsvm.solvers.simplex_qp import best_mixture
-from streamsvm.solvers.sums import Sums
+from streamsvm.solvers.sums import sums_over
 
 SHARES = 4  # of the memory: planes, a copy of them for a state, buffers of sums, and the rest
 FEWEST, MOST = 4, 1000  # planes, whatever the memory
@@ -125,7 +125,7 @@ class Bmrm(BatchSolver):
     def __init__(self, problem: Problem, groups: Groups, around: Surroundings = ALONE) -> None:
         super().__init__(problem, groups, around)
         size, share = groups.width + 1, around.memory // SHARES
-        self._sums = Sums(groups, problem, share, around.tick)
+        self._sums = sums_over(groups, problem, share, around.tick)
         self._planes = Planes(size, min(MOST, max(FEWEST, share // (8 * size))))
         self._point: Float64s = np.zeros(size)  # where to read next
         self._best: Float64s = np.zeros(size)

@@ -90,12 +90,11 @@ class Dcd(Descent):
         between: Bools = (alpha > 0.0) & (alpha < loss.ceiling())
         return between
 
-    def _scan(self) -> Figures:
-        loss, l2 = self.problem.loss, self.problem.l2
+    def scan_means(self) -> Float64s:
+        loss = self.problem.loss
         root = math.sqrt(self.problem.bias.gain)
         high, low = self._rest_beyond
-        groups = self._readable
-        mean = self._sum / self._added if self._added else self._w
+        groups, mean = self._readable, self._mean()
         biases = float(self._w[-1]) * root, float(mean[-1]) * root
 
         def work(number: int, batch: Batch) -> tuple[int, tuple[float, ...]]:
@@ -107,7 +106,11 @@ class Dcd(Descent):
             for rows, sums in results:
                 total += sums
                 self.around.tick(rows)
-        losses, errors, duals, mean_losses, mean_errors = (total / max(self.groups.weight, 1e-300)).tolist()
+        return total / max(self.groups.weight, 1e-300)
+
+    def figures_of(self, means: Float64s) -> Figures:
+        l2, mean = self.problem.l2, self._mean()
+        losses, errors, duals, mean_losses, mean_errors = means.tolist()
         norm = 0.5 * l2 * float(np.sum(self._w * self._w))
         mean_norm = 0.5 * l2 * float(np.sum(mean * mean))
         self._dual = duals - norm
@@ -117,6 +120,17 @@ class Dcd(Descent):
             return Figures(mean_norm + mean_losses, self._bound, mean_losses, mean_errors)
         self._best = self._w.copy()
         return Figures(norm + losses, self._bound, losses, errors)
+
+    def _mean(self) -> Float64s:
+        """The mean of w at several moments."""
+        return self._sum / self._added if self._added else self._w
+
+    def rest_beyond(self) -> Float64s:
+        return np.array(self._rest_beyond)
+
+    def let_rest_beyond(self, slopes: Float64s) -> None:
+        high, low = slopes.tolist()
+        self._rest_beyond = high, low
 
     # What is learned.
 

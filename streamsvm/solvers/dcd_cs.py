@@ -87,10 +87,12 @@ class DcdCs(ClassDescent):
         between: Bools = ((alpha != 0.0) & (np.abs(alpha) < 1.0)).any(axis=1)
         return between
 
-    def _scan(self) -> Figures:
+    def scan_means(self) -> Float64s:
+        return self._scanned_sums(cs_scan, self._mean(), self._rest_beyond, count=5)
+
+    def figures_of(self, means: Float64s) -> Figures:
         mean = self._mean()
-        means = self._scanned_sums(cs_scan, mean, self._rest_beyond, count=5).tolist()
-        loss, error, dual, mean_loss, mean_error = means
+        loss, error, dual, mean_loss, mean_error = means.tolist()
         penalty, mean_penalty = float(self._penalties(self._w).sum()), float(self._penalties(mean).sum())
         self._dual = dual - penalty
         self._bound = max(self._bound, self._dual)
@@ -99,6 +101,12 @@ class DcdCs(ClassDescent):
             return Figures(mean_penalty + mean_loss, self._bound, mean_loss, mean_error)
         self._best[:] = self._w
         return Figures(penalty + loss, self._bound, loss, error)
+
+    def rest_beyond(self) -> Float64s:
+        return np.array(self._rest_beyond)
+
+    def let_rest_beyond(self, slopes: Float64s) -> None:
+        self._rest_beyond = float(slopes)
 
     # Going on later, or elsewhere.
 

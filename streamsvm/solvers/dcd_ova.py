@@ -94,9 +94,11 @@ class DcdOva(ClassDescent):
         between: Bools = ((alpha > 0.0) & (alpha < loss.ceiling())).any(axis=1)
         return between
 
-    def _scan(self) -> Figures:
+    def scan_means(self) -> Float64s:
+        return self._scanned_sums(ova_scan, self._mean(), self._numbers.reshape(-1), count=3 * self.classes + 2)
+
+    def figures_of(self, means: Float64s) -> Figures:
         mean, k = self._mean(), self.classes
-        means = self._scanned_sums(ova_scan, mean, self._numbers.reshape(-1), count=3 * k + 2)
         losses, mean_losses, duals, (error, mean_error) = np.split(means, [k, 2 * k, 3 * k])
         penalties, mean_penalties = self._penalties(self._w), self._penalties(mean)
         self._dual = duals - penalties
@@ -108,6 +110,13 @@ class DcdOva(ClassDescent):
             return Figures(mean_objective, bound, mean_loss, float(mean_error))
         self._best[:] = self._w
         return Figures(objective, bound, loss, float(error))
+
+    def rest_beyond(self) -> Float64s:
+        slopes: Float64s = self._numbers[:, HIGH : LOW + 1].copy()
+        return slopes
+
+    def let_rest_beyond(self, slopes: Float64s) -> None:
+        self._numbers[:, HIGH : LOW + 1] = slopes
 
     # Going on later, or elsewhere.
 

@@ -103,8 +103,19 @@ class Descent(BatchSolver):
         """The relative gap as it was seen."""
 
     @abstractmethod
-    def _scan(self) -> Figures:
-        """Exact figures over all rows, and which of them may rest."""
+    def scan_means(self) -> Float64s:
+        """What a reading at fixed weights adds up, divided by the weight of all rows; and which of them may rest."""
+
+    @abstractmethod
+    def figures_of(self, means: Float64s) -> Figures:
+        """The exact figures that these means tell of the weights that stand, or of their mean if that is better."""
+
+    @abstractmethod
+    def rest_beyond(self) -> Float64s:
+        """The slopes beyond which rows at a bound may rest."""
+
+    @abstractmethod
+    def let_rest_beyond(self, slopes: Float64s) -> None: ...
 
     @abstractmethod
     def _recompute(self) -> None:
@@ -197,7 +208,7 @@ class Descent(BatchSolver):
             gap = min(gap, self.figures.gap)
 
     def _scanned(self) -> Figures:
-        figures = self._scan()
+        figures = self.figures_of(self.scan_means())
         if self._home is not None:
             self._home.choose(self.marks)
         return figures
@@ -264,6 +275,43 @@ class Descent(BatchSolver):
             self._learned = 0.0
             self._sum += self._w
             self._added += 1.0
+
+    @property
+    def weight_table(self) -> Float64s:
+        """The weights that stand, as passes change them."""
+        return self._w
+
+    # A part of the rows, while others learn from other parts: P then has weights that all have a share in.
+
+    def take_up(self, vector: Float64s, alpha: Float64s | None, rest_beyond: Float64s | None) -> None:
+        """Stand at these weights, with these dual variables where they are others, and no row at rest."""
+        self._load()
+        self._w[:] = vector
+        self._sum[:], self._added = 0.0, 0.0
+        if alpha is not None:
+            self.alpha[:] = alpha
+        if rest_beyond is not None:
+            self.let_rest_beyond(rest_beyond)
+        self.marks[:] = 0
+
+    def climb(self, made: int, passes: int) -> Float64s:
+        """So many passes from here, after `made` others; returns by how much the weights have moved."""
+        before = self._w.copy()
+        self.passes = made
+        if self._home is not None:
+            self._home.choose(self.marks)
+        for block in self._staying:
+            block.clear()
+        for _ in range(passes):
+            self._pass()
+        moved: Float64s = self._w - before
+        return moved
+
+    def combined(self) -> Float64s:
+        """The weights that the dual variables of these rows make."""
+        self._load()
+        self._recompute()
+        return self._w
 
     # Going on later, or elsewhere.
 

@@ -38,11 +38,10 @@ import numpy as np
 from streamsvm.batch import Float32s, Float64s
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.groups import Column, Groups
-from streamsvm.jit import kernel
 from streamsvm.losses import LOSSES
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import ALONE, BatchSolver, Figures, Surroundings
-from streamsvm.solvers.sums import Risk, Sums
+from streamsvm.solvers.sums import Risk, Sums, sums_over
 
 DIAGONAL = 0.01  # its share in the preconditioner: with more, sparse rows need more readings, with less, dense ones
 REFRESH = 10  # products after which a new diagonal is worth a reading
@@ -96,7 +95,7 @@ class Newton(BatchSolver):
             raise ConfigError(f"hessian_sample must be above 0 and at most 1, not {hessian_sample}")
         self.hessian_sample = hessian_sample
         left = max(0, around.memory - Sums.bytes_for(groups.width, VECTORS))
-        self._sums = Sums(groups, problem, left // 2, around.tick)
+        self._sums = sums_over(groups, problem, left // 2, around.tick)
         self._scores = groups.column(np.float64, left // 4)
         self._tried = groups.column(np.float64, left // 4)
         self._known: Risk | None = None  # of the weights that stand, with their scores
@@ -291,11 +290,7 @@ class Newton(BatchSolver):
 
     def _along(self, k: float) -> tuple[float, float]:
         """The first two derivatives of R(w + k s) by k."""
-        total = np.zeros(2)
-        for number in range(self.groups.count):
-            columns = (self.groups.of(number, column) for column in (self._scores, self._tried))
-            total += line_pass(*self.groups.marks(number), self.problem.loss, *columns, k)
-        slope, bend = (total / max(self.groups.weight, 1e-300)).tolist()
+        slope, bend = self._sums.along(self._scores, self._tried, k).tolist()
         return slope, bend
 
     def _preconditioner(self, numbers: Sequence[int] | None) -> tuple[Float64s, float, int]:
@@ -371,18 +366,3 @@ def to_edge(s: Float64s, d: Float64s, m: Float64s, radius: float) -> float:
     room = max(0.0, radius * radius - ss)
     root = float(np.sqrt(sd * sd + dd * room))
     return room / (sd + root) if sd > 0.0 else (root - sd) / dd
-
-
-@kernel
-def line_pass(labels, weights, loss, start, end, k):
-    """Sums of c slope u and of c curvature u^2 at the scores start + k u, where u = end - start."""
-    slopes = bends = 0.0
-    for i in range(len(labels)):
-        c = np.float64(weights[i])
-        if c == 0.0:
-            continue
-        label = 2.0 * labels[i] - 1.0
-        u = end[i] - start[i]
-        slopes += c * loss.slope(start[i] + k * u, label) * u
-        bends += c * loss.curvature(start[i] + k * u, label) * u * u
-    return slopes, bends

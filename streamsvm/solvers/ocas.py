@@ -16,23 +16,19 @@ Choose it over bmrm, which needs a multiple of the readings where l2 is small; b
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Float64s
+from streamsvm.batch import Float32s, Float64s
 from streamsvm.groups import Groups
-from streamsvm.jit import kernel
-from streamsvm.rows import row_dot
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import ALONE, Surroundings
 from streamsvm.solvers.bmrm import SHARES, Bmrm, dot
-from streamsvm.solvers.sums import Risk
+from streamsvm.solvers.sums import Other, Risk
 
 BEYOND, MU = 2.0, 0.01
 COLUMNS = 3
-PIECE = 1 << 16  # rows of a column that a thread takes at a time
 FARTHEST = 1e9  # no line is followed beyond
 MOST_LOOKS = 60
 EXACT = 2.0**-46  # of the objective: what a sum over many rows is good for
@@ -73,17 +69,11 @@ class Ocas(Bmrm):
 
     def _read(self, read: Float64s) -> Risk:
         """The risk of some weights; and the columns, for them and for the best ones, in the same reading."""
-        best, bias = self._best, self._sums.bias(self._best)
-
-        def of_best(number: int, batch: Batch) -> None:
-            scores_pass(batch, best, bias, *(self.groups.of(number, one) for one in (self._scores, self._marks)))
-
-        return self._sums.risk(read, self._ahead, of_best)
+        return self._sums.risk(read, self._ahead, Other(self._best, self._scores, self._marks))
 
     def _go_down(self, direction: Float64s) -> None:
         """To the optimum on the line through the best weights and those just read, if that is better at all."""
-        with ThreadPoolExecutor(self.groups.threads) as crew:
-            found = lowest(self._view(direction, crew))
+        found = lowest(self._view(direction))
         point = self._best + found.k * direction
         if not self._penalty(point) + found.loss < self._objective():
             self._theta = MU
@@ -91,19 +81,13 @@ class Ocas(Bmrm):
         self._best, self._loss, self._error = point, found.loss, found.error
         self._theta = min(1.0, BEYOND * found.k * self._theta + MU)
 
-    def _view(self, direction: Float64s, crew: ThreadPoolExecutor) -> Callable[[float], Look]:
-        """A function that looks around at best + k direction, on all threads; it sums in the order of the rows."""
-        l2, n, loss = self.problem.l2, max(self.groups.weight, 1e-300), self.problem.loss
-        flat = self._penalty(self._best)
+    def _view(self, direction: Float64s) -> Callable[[float], Look]:
+        """A function that looks around at best + k direction."""
+        l2, flat = self.problem.l2, self._penalty(self._best)
         rise, bend = l2 * float(dot(self._best, direction)), l2 * float(dot(direction, direction))
-        columns = self._scores, self._ahead, self._marks
-        pieces = [tuple(column[a : a + PIECE] for column in columns) for a in range(0, self.groups.rows, PIECE)]
 
         def look(k: float) -> Look:
-            total = np.zeros(3)
-            for sums in (crew.map if len(pieces) > 1 else map)(lambda piece: line_pass(*piece, loss, k), pieces):
-                total += sums
-            mean, slope, wrong = (total / n).tolist()
+            mean, slope, wrong = self._sums.look(self._scores, self._ahead, self._marks, k).tolist()
             return Look(k, flat + k * (rise + 0.5 * k * bend) + mean, rise + k * bend + slope, mean, wrong)
 
         return look
@@ -152,29 +136,3 @@ def lowest(look: Callable[[float], Look]) -> Look:
         before, last = last, look(k)
         low, high = (last, high) if last.slope < 0.0 else (low, last)
     return low if low.objective < high.objective else high
-
-
-@kernel
-def line_pass(scores, ahead, marks, loss, k):
-    """Sums of c loss, of its derivative by k, and of c of the rows on the wrong side."""
-    total = slopes = wrong = 0.0
-    for i in range(len(scores)):
-        c = abs(np.float64(marks[i]))
-        if c == 0.0:
-            continue
-        label = 1.0 if marks[i] > 0.0 else -1.0
-        direction = ahead[i] - scores[i]
-        score = scores[i] + k * direction
-        total += c * loss.value(score, label)
-        slopes += c * loss.slope(score, label) * direction
-        if (score > 0.0) != (label > 0.0):
-            wrong += c
-    return total, slopes, wrong
-
-
-@kernel
-def scores_pass(batch, vector, bias, scores, marks):
-    indptr, indices, values, labels, weights = batch
-    for i in range(len(labels)):
-        scores[i] = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
-        marks[i] = (2.0 * labels[i] - 1.0) * weights[i]

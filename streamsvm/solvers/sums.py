@@ -13,6 +13,7 @@ one, so neither the number of threads nor their speed changes one bit.
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
@@ -27,8 +28,10 @@ from streamsvm.solvers.base import Problem
 
 MOST_BUFFERS = 16
 NO_COLUMN = np.empty(0)
+PIECE = 1 << 16  # rows of which a thread looks at the scores at a time
 
 Tick = Callable[[int], None]
+Added = tuple[Float64s, Float64s]
 
 
 class Risk(NamedTuple):
@@ -38,6 +41,14 @@ class Risk(NamedTuple):
     error: float  # share of the weight of all rows that is on the wrong side
     gradient: Float64s  # of the mean loss
     dual: float  # mean of dual_value(alpha_i) where alpha_i = -y_i slope_i
+
+
+class Other(NamedTuple):
+    """Further weights, the column that receives the scores of each row, and one that receives c_i y_i."""
+
+    weights: Float64s
+    scores: Any
+    marks: Any
 
 
 class Sums:
@@ -60,49 +71,30 @@ class Sums:
         """The bias, as it is added to scores."""
         return float(weights[-1]) * self.root
 
-    def risk(
-        self,
-        weights: Float64s,
-        scores: Column | None = None,
-        beside: Callable[[int, Batch], None] = lambda number, batch: None,
-    ) -> Risk:
+    # What a reading tells.
+
+    def risk(self, weights: Float64s, scores: Any = None, other: "Other | None" = None) -> Risk:
         """The risk of the weights; `scores`, if given, receives that of each row.
 
-        `beside` is called for each group, on any thread: for what else is wanted of the same reading.
+        `other` are further weights whose scores are wanted of the same reading.
         """
-        bias = self.bias(weights)
-
-        def add(number: int, batch: Batch, total: Float64s) -> Any:
-            beside(number, batch)
-            own = self.groups.of(number, scores) if scores is not None else NO_COLUMN
-            return risk_pass(batch, self._loss, weights, bias, own, total)
-
-        gradient, (loss, wrong, slopes, dual) = self._summed(add, 4)
+        gradient, (loss, wrong, slopes, dual) = self.risk_sums(weights, scores, other)
         gradient[-1] = slopes * self.root
         n = max(self.groups.weight, 1e-300)
         gradient /= n
         return Risk(loss / n, wrong / n, gradient, dual / n)
 
-    def product(self, scores: Column, direction: Float64s, numbers: Sequence[int] | None = None) -> Float64s:
+    def product(self, scores: Any, direction: Float64s, numbers: Sequence[int] | None = None) -> Float64s:
         """The Hessian of the risk at the weights that gave the scores, times a direction; from some groups only, if
         their numbers are given."""
-        bias = self.bias(direction)
-
-        def add(number: int, batch: Batch, total: Float64s) -> Any:
-            return product_pass(batch, self._loss, self.groups.of(number, scores), direction, bias, total)
-
-        result, (last, weight) = self._summed(add, 2, numbers)
+        result, (last, weight) = self.product_sums(scores, direction, numbers)
         result[-1] = last * self.root
         result /= max(weight, 1e-300)
         return result
 
-    def diagonal(self, scores: Column, numbers: Sequence[int] | None = None) -> Float64s:
+    def diagonal(self, scores: Any, numbers: Sequence[int] | None = None) -> Float64s:
         """The diagonal of that Hessian."""
-
-        def add(number: int, batch: Batch, total: Float64s) -> Any:
-            return diagonal_pass(batch, self._loss, self.groups.of(number, scores), total)
-
-        result, (last, weight) = self._summed(add, 2, numbers)
+        result, (last, weight) = self.diagonal_sums(scores, numbers)
         result[-1] = last * self.root * self.root
         result /= max(weight, 1e-300)
         return result
@@ -118,12 +110,70 @@ class Sums:
         result /= max(self.groups.weight, 1e-300)
         return result
 
+    def along(self, start: Any, end: Any, k: float) -> Float64s:
+        """The first two derivatives of R by k, where scores are k times as far from the start as the end is."""
+        return self.along_sums(start, end, k) / max(self.groups.weight, 1e-300)
+
+    def look(self, start: Any, end: Any, marks: Any, k: float) -> Float64s:
+        """R there, its derivative by k, and the share of rows on the wrong side; `marks` has c_i y_i of each row."""
+        return self.look_sums(start, end, marks, k) / max(self.groups.weight, 1e-300)
+
+    # What is added up for it: a vector, and some numbers.
+
+    def risk_sums(self, weights: Float64s, scores: Any, other: "Other | None") -> Added:
+        bias = self.bias(weights)
+        other_bias = self.bias(other.weights) if other is not None else 0.0
+
+        def add(number: int, batch: Batch, total: Float64s) -> Any:
+            if other is not None:
+                columns = (self.groups.of(number, column) for column in (other.scores, other.marks))
+                scores_pass(batch, other.weights, other_bias, *columns)
+            own = self.groups.of(number, scores) if scores is not None else NO_COLUMN
+            return risk_pass(batch, self._loss, weights, bias, own, total)
+
+        return self._summed(add, 4)
+
+    def product_sums(self, scores: Any, direction: Float64s, numbers: Sequence[int] | None) -> Added:
+        bias = self.bias(direction)
+
+        def add(number: int, batch: Batch, total: Float64s) -> Any:
+            return product_pass(batch, self._loss, self.groups.of(number, scores), direction, bias, total)
+
+        return self._summed(add, 2, numbers)
+
+    def diagonal_sums(self, scores: Any, numbers: Sequence[int] | None) -> Added:
+        def add(number: int, batch: Batch, total: Float64s) -> Any:
+            return diagonal_pass(batch, self._loss, self.groups.of(number, scores), total)
+
+        return self._summed(add, 2, numbers)
+
+    def along_sums(self, start: Any, end: Any, k: float) -> Float64s:
+        """Of this nothing is read but labels and weights."""
+        groups, total = self.groups, np.zeros(2)
+        for number in range(groups.count):
+            columns = (groups.of(number, column) for column in (start, end))
+            total += along_pass(*groups.marks(number), self._loss, *columns, k)
+        return total
+
+    def look_sums(self, start: Any, end: Any, marks: Any, k: float) -> Float64s:
+        """Of this nothing is read at all; sums are made in the order of the rows."""
+        columns, total = (start, end, marks), np.zeros(3)
+        pieces = [tuple(column[a : a + PIECE] for column in columns) for a in range(0, self.groups.rows, PIECE)]
+
+        def work(piece: tuple[Column, ...]) -> Any:
+            return look_pass(*piece, self._loss, k)
+
+        if len(pieces) <= 1:
+            return sum(map(work, pieces), total)
+        with ThreadPoolExecutor(self.groups.threads) as crew:
+            return sum(crew.map(work, pieces), total)
+
     def _summed(
         self,
         add: Callable[[int, Batch, Float64s], Any],
         count: int,
         numbers: Sequence[int] | None = None,
-    ) -> tuple[Float64s, Float64s]:
+    ) -> Added:
         """The sum of the vectors that `add` adds to a buffer for each group, and that of the numbers it returns."""
         groups, buffers = self.groups, self._buffers
         asked = range(groups.count) if numbers is None else numbers
@@ -145,6 +195,12 @@ class Sums:
         for buffer in buffers[1:]:
             result += buffer
         return result, total
+
+
+def sums_over(groups: Groups, problem: Problem, memory: int, tick: Tick = lambda rows: None) -> Sums:
+    """Sums over all rows: made here, or where the rows are."""
+    make: Callable[..., Sums] = getattr(groups, "make_sums", Sums)
+    return make(groups, problem, memory, tick)
 
 
 class _Turns:
@@ -245,3 +301,44 @@ def combination_pass(batch, alpha, out):
             last += factor
             row_add(out, indices, values, indptr[i], indptr[i + 1], factor)
     return last
+
+
+@kernel
+def along_pass(labels, weights, loss, start, end, k):
+    """Sums of c slope u and of c curvature u^2 at the scores start + k u, where u = end - start."""
+    slopes = bends = 0.0
+    for i in range(len(labels)):
+        c = np.float64(weights[i])
+        if c == 0.0:
+            continue
+        label = 2.0 * labels[i] - 1.0
+        u = end[i] - start[i]
+        slopes += c * loss.slope(start[i] + k * u, label) * u
+        bends += c * loss.curvature(start[i] + k * u, label) * u * u
+    return slopes, bends
+
+
+@kernel
+def look_pass(scores, ahead, marks, loss, k):
+    """Sums of c loss, of its derivative by k, and of c of the rows on the wrong side."""
+    total = slopes = wrong = 0.0
+    for i in range(len(scores)):
+        c = abs(np.float64(marks[i]))
+        if c == 0.0:
+            continue
+        label = 1.0 if marks[i] > 0.0 else -1.0
+        direction = ahead[i] - scores[i]
+        score = scores[i] + k * direction
+        total += c * loss.value(score, label)
+        slopes += c * loss.slope(score, label) * direction
+        if (score > 0.0) != (label > 0.0):
+            wrong += c
+    return total, slopes, wrong
+
+
+@kernel
+def scores_pass(batch, vector, bias, scores, marks):
+    indptr, indices, values, labels, weights = batch
+    for i in range(len(labels)):
+        scores[i] = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
+        marks[i] = (2.0 * labels[i] - 1.0) * weights[i]

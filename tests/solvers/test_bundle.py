@@ -276,7 +276,7 @@ def result(solver: Bmrm) -> tuple[bytes, Figures | None, int, dict[str, Any]]:
 
 @BOTH
 def test_threads_change_nothing(kind: type[Bmrm], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsvm.solvers.ocas.PIECE", 16)
+    monkeypatch.setattr("streamsvm.solvers.sums.PIECE", 16)
     problem = problem_of(Logistic(), 1e-3)
     one, two, five = (
         result(solved(kind, problem, groups_of(count=20, threads=threads), tol=1e-4)[0]) for threads in (1, 2, 5)

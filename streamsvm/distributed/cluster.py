@@ -1,0 +1,423 @@
+"""The only door to Dask: work on shards, done by workers that may die, hang, or come later.
+
+A task is a function of what it is given; what it leaves on a worker (rows in memory, a cache file) only makes the next
+one quicker. So whatever is lost with a worker is done again by another. Each shard has a home, the worker that has its
+rows; homes are planned by size, again when workers come or go. Results are added in the order of shards, in a tree of
+fixed shape: neither the number of workers nor who is first changes one bit.
+
+Three kinds of trouble are told apart: a worker that dies (Dask runs its tasks elsewhere), one that hangs (no word for
+`timeout` seconds: it is put out, and its tasks run elsewhere), and a scheduler that is gone (ClusterLostError).
+"""
+
+import logging
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamsvm import interrupts
+from streamsvm.errors import ConfigError, SourceError, StreamSvmError
+
+TOPIC = "streamsvm-progress"
+POLL = 0.25  # seconds between two looks at signals and clocks
+ATTEMPTS = 5  # to have a task done
+ARITY = 8  # results that are added in one task
+PATIENCE = 30.0  # seconds to wait for workers, and for a scheduler that does not answer
+LARGE = 1 << 16  # bytes from which on values are sent once to each worker, and not with each task
+
+Heard = Callable[[int, int], None]  # rows and bytes that some worker has read since
+
+
+class ClusterLostError(SourceError):
+    """The scheduler is gone, or all workers are."""
+
+
+class Failure(NamedTuple):
+    """An expected error, on its way from a worker."""
+
+    kind: str
+    message: str
+
+    def raised(self) -> StreamSvmError:
+        import streamsvm.errors
+
+        error: StreamSvmError = getattr(streamsvm.errors, self.kind, SourceError)(self.message)
+        return error
+
+
+class Shared:
+    """A value for many tasks: sent to each worker once, and again when it got lost."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.future: Any = None
+
+
+class Beat(NamedTuple):
+    """What a worker has told: of which shard, and what was read since it told last."""
+
+    shard: int
+    worker: str
+    rows: int
+    bytes: int
+
+
+def require_dask() -> Any:
+    """The module, or what to install."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise ConfigError("--cluster needs Dask: pip install 'streamsvm[dask]'") from error
+    return distributed
+
+
+@contextmanager
+def opened_cluster(at: str, client: Any, timeout: float | None, note: Callable[[str], None]) -> Iterator["Cluster"]:
+    """The cluster at a place, or behind a client that somebody else has; a local one ends with this block."""
+    distributed = require_dask()
+    with ExitStack() as stack:
+        home = stack.enter_context(_own_directory()) if client is None and at.startswith("local:") else None
+        if client is None:
+            client = stack.enter_context(_connected(distributed, at, home))
+        cluster = Cluster(client, at or str(client.scheduler.address), timeout, note, home)
+        stack.callback(cluster.leave)
+        yield cluster
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    """A directory of this run, for workers of this machine; it goes with the run."""
+    from streamsvm.cache_place import temporary_home
+
+    above = temporary_home().parent / "clusters"
+    above.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=above, ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+@contextmanager
+def _connected(distributed: Any, at: str, home: Path | None) -> Iterator[Any]:
+    with ExitStack() as stack:
+        address: Any = at
+        if home is not None:
+            address = stack.enter_context(_local(distributed, at, home))
+        elif "://" not in at:
+            raise ConfigError(f"cluster.at: {at} is no address: tcp://scheduler:8786, or local:4 for four processes")
+        try:
+            client = stack.enter_context(distributed.Client(address, timeout=PATIENCE, set_as_default=False))
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise SourceError(f"{at}: no Dask scheduler, or no worker, answers: {error}") from error
+        yield client
+
+
+@contextmanager
+def _local(distributed: Any, at: str, home: Path) -> Iterator[Any]:
+    """Processes of this machine, one thread each."""
+    count = at.removeprefix("local:")
+    if not count.isdecimal() or int(count) < 1:
+        raise ConfigError(f"cluster.at: {at}: say how many processes, as in local:4")
+    import dask
+
+    quiet = {"distributed.admin.large-graph-warning-threshold": "1GB", "distributed.comm.timeouts.connect": "10s"}
+    with dask.config.set(quiet):
+        cluster = distributed.LocalCluster(
+            n_workers=int(count),
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            memory_limit=0,
+            local_directory=str(home),
+            silence_logs=logging.CRITICAL,
+        )
+        with cluster:
+            yield cluster
+
+
+class Cluster:
+    """Workers, and how to have something done by them."""
+
+    def __init__(
+        self, client: Any, at: str, timeout: float | None, note: Callable[[str], None], home: Path | None = None
+    ) -> None:
+        self._client = client
+        self.home = home  # a directory that all workers see, if they are on this machine
+        self._at = at
+        self._timeout = timeout
+        self._note = note
+        self._beats: deque[Beat] = deque()
+        self._homes: dict[int, str] = {}
+        self._known: tuple[str, ...] = ()  # workers for which homes were planned
+        self._put_out: set[str] = set()
+        self.sizes: Mapping[int, int] = {}  # bytes of each shard
+        self.sent = 0  # bytes of vectors that went to workers and came from them
+        self.by_worker: dict[str, list[float]] = {}  # rows, bytes and seconds of work of each
+        self.heard: Heard = lambda rows, bytes: None
+        client.subscribe_topic(TOPIC, self._hear)
+
+    def leave(self) -> None:
+        with suppress(Exception):
+            self._client.unsubscribe_topic(TOPIC)
+
+    # Workers.
+
+    def threads(self) -> dict[str, int]:
+        """The workers that are there, and how many tasks each can do at a time."""
+        try:
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        except TypeError:  # older versions list all of them anyway
+            workers = self._client.scheduler_info()["workers"]
+        return {name: int(told["nthreads"]) for name, told in workers.items() if name not in self._put_out}
+
+    def threads_of_host(self) -> int:
+        """Tasks that the busiest machine may do at a time: so many share its cores."""
+        hosts: dict[str, int] = {}
+        for name, threads in self.threads().items():
+            host = name.split("://")[-1].rsplit(":", 1)[0]
+            hosts[host] = hosts.get(host, 0) + threads
+        return max(hosts.values(), default=1)
+
+    def _plan_homes(self) -> None:
+        """Large shards first, each to the worker that has least for each of its threads; homes that stand stay."""
+        threads = self.threads()
+        if tuple(sorted(threads)) == self._known:
+            return
+        fewer, first = self._known and set(self._known) - set(threads), not self._known
+        self._known = tuple(sorted(threads))
+        if not threads:
+            return
+        share = sum(self.sizes.values()) / sum(threads.values())
+        load = dict.fromkeys(sorted(threads), 0.0)
+        homes: dict[int, str] = {}
+        for shard in sorted(self.sizes, key=lambda number: (-self.sizes[number], number)):
+            kept = self._homes.get(shard)
+            if kept in load and load[kept] < share * threads[kept] * 1.001:
+                homes[shard] = kept
+            else:
+                homes[shard] = min(load, key=lambda name: (load[name] / threads[name], name))
+            load[homes[shard]] += max(self.sizes[shard], 1)
+        self._homes = homes
+        if not first:
+            self._note(
+                f"{'a worker is gone' if fewer else 'workers have come'}: "
+                f"the shards are shared out again among {len(threads)}"
+            )
+
+    def _hear(self, event: Any) -> None:
+        """Runs on a thread of Dask's; what is heard is looked at by the one that waits."""
+        with suppress(Exception):
+            self._beats.append(Beat(*event[1]))
+
+    # Work.
+
+    def share(self, value: Any, size: int = 0) -> Shared:
+        """A value that many tasks will need; `size` bytes count as sent to each worker."""
+        self.sent += size * max(len(self.threads()), 1)
+        return Shared(value)
+
+    def each(self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]]) -> list[Any]:
+        """`work(*arguments)` for each shard, on its home if possible; the results in the order of the shards."""
+
+        def attempt() -> list[Any]:
+            return self._gathered(self._done(work, calls))
+
+        return _refused_if_failed(self._until_done(attempt))
+
+    def summed(self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]], size: int) -> tuple[Any, list[Any]]:
+        """The same for work that returns a vector and something small: the sum of the vectors, and the rest."""
+        submit = self._client.submit
+
+        def attempt() -> tuple[Any, list[Any]]:
+            order = self._done(work, calls)
+            told = _refused_if_failed(self._gathered([submit(_second, future, pure=False) for future in order]))
+            level = [submit(_first, future, pure=False) for future in order]
+            while len(level) > 1:
+                level = [submit(_added, level[at : at + ARITY], pure=False) for at in range(0, len(level), ARITY)]
+            return self._gathered(level)[0], told
+
+        self.sent += size * (len(calls) + 1)
+        vector, told = self._until_done(attempt)
+        return vector, told
+
+    def everywhere(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Have something done on each worker, now; nobody waits for those that are busy."""
+        self._client.run(work, *arguments, wait=True, on_error="ignore")
+
+    def _until_done(self, attempt: Callable[[], Any]) -> Any:
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except _AgainError:
+                self._note("warning: results got lost with a worker: what it did is done again")
+        raise ClusterLostError(f"{self._at}: results were lost {ATTEMPTS} times in a row")
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        self._wait(futures)
+        try:
+            results: list[Any] = self._client.gather(futures)
+            return results
+        except Exception as error:
+            self._refuse_if_lost(error)
+            raise _AgainError from error
+
+    def _done(self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]]) -> list[Any]:
+        """A future for each shard that has its result, in their order."""
+        done: dict[int, Any] = {}
+        for attempt in range(1, ATTEMPTS + 1):
+            self._plan_homes()
+            waiting = {shard: self._submit(work, shard, calls[shard]) for shard in sorted(calls) if shard not in done}
+            started = time.perf_counter()
+            self._wait(list(waiting.values()), {future.key: shard for shard, future in waiting.items()})
+            for shard, future in waiting.items():
+                if future.status == "finished":
+                    done[shard] = future
+                elif future.status == "error":
+                    error = future.exception()
+                    if type(error).__name__ not in ("KilledWorker", "CancelledError", "FutureCancelledError"):
+                        raise error
+            self._count_seconds(time.perf_counter() - started)
+            if len(done) == len(calls):
+                return [done[shard] for shard in sorted(done)]
+            self._refuse_if_lost(None)
+            if attempt < ATTEMPTS:
+                self._note(f"warning: {len(calls) - len(done)} of {len(calls)} shards got lost on the way; again")
+                time.sleep(POLL * attempt)
+        raise ClusterLostError(f"{self._at}: workers were lost {ATTEMPTS} times in a row while they did the same")
+
+    def _submit(self, work: Callable[..., Any], shard: int, arguments: Sequence[Any]) -> Any:
+        home = self._homes.get(shard)
+        sent = [self._sent(argument) for argument in arguments]
+        try:
+            return self._client.submit(
+                work,
+                *sent,
+                pure=False,
+                workers=[home] if home is not None else None,
+                allow_other_workers=home is not None,
+            )
+        except Exception as error:
+            self._refuse_if_lost(error)
+            raise
+
+    def _sent(self, shared: Any) -> Any:
+        """What stands for an argument in a task."""
+        if isinstance(shared, list):
+            return [self._sent(one) for one in shared]
+        if not isinstance(shared, Shared):
+            return shared
+        if shared.future is None or shared.future.status not in ("finished", "pending"):
+            try:
+                shared.future = self._client.scatter([shared.value], broadcast=True, hash=False)[0]
+            except Exception as error:
+                self._refuse_if_lost(error)
+                shared.future = self._client.scatter([shared.value], broadcast=False, hash=False)[0]
+        return shared.future
+
+    def _wait(self, futures: list[Any], shards: Mapping[str, int] | None = None) -> None:
+        """Until none of them is on its way any more; workers that are silent for too long are put out."""
+        from distributed import wait
+
+        last = dict.fromkeys((shards or {}).values(), time.monotonic())
+        while True:
+            interrupts.check()
+            self._listen(last)
+            pending = [future for future in futures if future.status == "pending"]
+            if not pending:
+                self._listen(last)
+                return
+            if self._client.status != "running" and not self._comes_back():
+                raise ClusterLostError(f"{self._at}: the Dask scheduler does not answer any more")
+            if shards:
+                self._put_out_silent(pending, shards, last)
+            with suppress(TimeoutError, Exception):
+                wait(pending, timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+
+    def _listen(self, last: dict[int, float]) -> None:
+        while self._beats:
+            beat = self._beats.popleft()
+            last[beat.shard] = time.monotonic()
+            told = self.by_worker.setdefault(beat.worker, [0.0, 0.0, 0.0])
+            told[0] += beat.rows
+            told[1] += beat.bytes
+            self.heard(beat.rows, beat.bytes)
+
+    def _count_seconds(self, seconds: float) -> None:
+        for name in set(self._homes.values()):
+            self.by_worker.setdefault(name, [0.0, 0.0, 0.0])[2] += seconds
+
+    def _comes_back(self) -> bool:
+        """Whether the connection is there again before patience ends."""
+        until = time.monotonic() + min(PATIENCE, self._timeout or PATIENCE)
+        while time.monotonic() < until:
+            if self._client.status == "running":
+                return True
+            if self._client.status in ("closed", "closing"):
+                return False
+            interrupts.check()
+            time.sleep(POLL)
+        return False
+
+    def _put_out_silent(self, pending: list[Any], shards: Mapping[str, int], last: dict[int, float]) -> None:
+        if self._timeout is None:
+            return
+        late = {shards[future.key] for future in pending if future.key in shards}
+        late = {shard for shard in late if time.monotonic() - last[shard] > self._timeout}
+        if not late:
+            return
+        busy = self._client.processing()
+        keys = {future.key: shards[future.key] for future in pending if shards.get(future.key) in late}
+        silent = {name for name, working in busy.items() if any(str(key) in map(str, working) for key in keys)}
+        for shard in late:
+            last[shard] = time.monotonic()
+        for name in silent - self._put_out:
+            self._note(f"warning: worker {name} has been silent for {self._timeout:,.0f} s: its shards go to others")
+            self._put_out.add(name)
+            if not self.threads():
+                raise ClusterLostError(f"{self._at}: no worker is left that answers")
+            self._client.run_on_scheduler(_remove_worker, name=name)
+
+    def _refuse_if_lost(self, error: BaseException | None) -> None:
+        if self._client.status != "running" and not self._comes_back():
+            raise ClusterLostError(f"{self._at}: the Dask scheduler does not answer any more") from error
+        until = time.monotonic() + PATIENCE
+        while not self.threads():
+            if time.monotonic() > until:
+                raise ClusterLostError(f"{self._at}: no worker is left") from error
+            interrupts.check()
+            time.sleep(POLL)
+
+
+class _AgainError(Exception):
+    """Results got lost before they were here."""
+
+
+async def _remove_worker(dask_scheduler: Any = None, name: str = "") -> None:
+    """Runs on the scheduler."""
+    await dask_scheduler.remove_worker(name, stimulus_id=f"streamsvm-silent-{time.time()}", close=False)
+
+
+def _refused_if_failed(results: list[Any]) -> list[Any]:
+    """The results; an error that a worker met is raised here."""
+    for result in results:
+        if isinstance(result, Failure):
+            raise result.raised()
+    return results
+
+
+def _first(pair: Any) -> Any:
+    return None if isinstance(pair, Failure) else pair[0]
+
+
+def _second(pair: Any) -> Any:
+    return pair if isinstance(pair, Failure) else pair[1]
+
+
+def _added(vectors: Sequence[Any]) -> Any:
+    total = vectors[0].copy()
+    for vector in vectors[1:]:
+        total += vector
+    return total

@@ -1,0 +1,64 @@
+"""What a training run on a cluster has in place of the passes of one machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from streamsvm import interrupts
+from streamsvm.checkpoint import Checkpoints
+from streamsvm.config import Settings
+from streamsvm.distributed.averaging import ClusterTraining
+from streamsvm.distributed.cluster import opened_cluster
+from streamsvm.distributed.fitting import ClusterFitting
+from streamsvm.distributed.passes import ClusterPasses
+from streamsvm.distributed.team import Team
+from streamsvm.errors import ConfigError
+from streamsvm.model import Model
+from streamsvm.progress import Listener
+from streamsvm.reading import training_stream, whole_data
+
+
+@contextmanager
+def clustered(
+    settings: Settings, listener: Listener, initial: Model | None, client: Any = None
+) -> Iterator[tuple[ClusterPasses, Checkpoints, type[ClusterFitting] | type[ClusterTraining]]]:
+    """The passes of a run on a cluster, its checkpoints, and the kind of run that it is."""
+    refuse_what_needs_one_machine(settings)
+    stream = training_stream(settings, listener.note)
+    with (
+        interrupts.noted(),
+        Checkpoints(settings, "train --cluster", stream.source, listener.note) as checkpoints,
+        opened_cluster(settings.cluster.at or "", client, settings.cluster.timeout, listener.note) as cluster,
+    ):
+        team = Team(cluster, settings, stream, initial)
+        threads = cluster.threads()
+        listener.note(
+            f"{team.count} shards of about {sum(shard.size for shard in team.shards) / team.count / 1e6:,.1f} MB "
+            f"on {len(threads)} workers with {sum(threads.values())} threads"
+        )
+        if team.count < min(team.wanted, sum(threads.values())):
+            listener.note(
+                "warning: fewer shards than threads: compressed text, CSV with quotes and Arrow files cannot be cut; "
+                "more files, or Parquet with more row groups, would keep all workers busy"
+            )
+        try:
+            yield (
+                ClusterPasses(team, listener.note),
+                checkpoints,
+                ClusterFitting if whole_data(settings) else ClusterTraining,
+            )
+        finally:
+            team.close()
+
+
+def refuse_what_needs_one_machine(settings: Settings) -> None:
+    """ConfigError for settings that have no meaning where rows are read in no order."""
+    data, features = settings.data, settings.features
+    refused = {
+        "data.limit": data.limit is not None,
+        "features.names": bool(features.names),
+        "data.shuffle": data.shuffle not in ("auto", 0),
+    }
+    found = [name for name, given in refused.items() if given]
+    if found:
+        raise ConfigError(f"{', '.join(found)}: not on a cluster, where shards are read all at once")

@@ -1,0 +1,103 @@
+"""A run and its shards as the driver sees them: what is asked of all shards at once, and what came of it."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from streamsvm.config import Settings
+from streamsvm.distributed import work
+from streamsvm.distributed.cluster import Cluster, Shared
+from streamsvm.distributed.job import Facts, Job
+from streamsvm.distributed.shards import plan_shards
+from streamsvm.model import Model
+from streamsvm.pool import available_cores
+from streamsvm.stream import Stream
+
+Ask = Callable[..., Any]
+
+
+class Each:
+    """An argument that is another one for each shard."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+
+class Team:
+    """All shards of a run."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, stream: Stream, initial: Model | None) -> None:
+        self.cluster = cluster
+        self.settings = settings
+        self.stream = stream
+        self._initial = initial
+        self.name = f"run-{secrets.token_hex(6)}"
+        self.plan(settings.cluster.shards or sum(cluster.threads().values()))
+
+    def plan(self, count: int) -> None:
+        """Cut the data into so many shards, or as many as can be."""
+        self.wanted = count
+        self.shards = plan_shards(self.stream.source, self.stream.dialect, count)
+        self.cluster.sizes = {shard.number: shard.size for shard in self.shards}
+        self._job = Job(
+            self.name,
+            self._worker_settings(),
+            self.stream.dialect,
+            self.stream.features,
+            tuple(self.shards),
+            self._initial,
+        )
+        self._sent: Shared = self.cluster.share(self._job)
+
+    def _worker_settings(self) -> Settings:
+        """What a worker must know; a machine's cores are shared by those that work on it."""
+        settings = self.settings
+        threads = settings.run.threads
+        if threads == "auto":
+            threads = max(1, available_cores() // self.cluster.threads_of_host())
+        kept = type(settings)()
+        return settings.model_copy(
+            update={
+                "run": settings.run.model_copy(update={"threads": threads}),
+                "checkpoint": kept.checkpoint,
+                "cluster": kept.cluster,
+                "output": kept.output,
+            }
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.shards)
+
+    def know(self, facts: Facts) -> None:
+        """What all tasks from now on know of all shards together."""
+        self._job = self._job._replace(facts=facts)
+        self._sent = self.cluster.share(self._job)
+
+    def ask(self, task: Ask, *arguments: Any) -> list[Any]:
+        """What each shard answers, in their order."""
+        return self.cluster.each(task, self._calls(arguments))
+
+    def ask_first(self, task: Ask, *arguments: Any) -> Any:
+        """What the first shard answers."""
+        return self.cluster.each(task, {0: self._calls(arguments)[0]})[0]
+
+    def add(self, task: Ask, *arguments: Any, size: int) -> tuple[Any, list[Any]]:
+        """The sum of the vectors that all shards answer with, each of so many bytes, and the rest of the answers."""
+        return self.cluster.summed(task, self._calls(arguments), size)
+
+    def _calls(self, arguments: Sequence[Any]) -> dict[int, list[Any]]:
+        return {
+            number: [
+                self._sent,
+                number,
+                *(given.values[number] if isinstance(given, Each) else given for given in arguments),
+            ]
+            for number in range(self.count)
+        }
+
+    def close(self) -> None:
+        """Free what workers have of the run."""
+        with suppress(Exception):
+            self.cluster.everywhere(work.close, self.name)
