@@ -28,13 +28,22 @@ from streamsvm.places import private_directory, user_cache_directory
 
 DISABLED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 STALE_DAYS = 30
+WITHOUT_KERNELS = (
+    "cli",
+    "config",
+    "distributed",
+    "estimators",
+    "exchange",
+    "report",
+)  # and no kernel's module needs them
 
 
 def sources_hash() -> str:
-    """A name for these exact sources; other sources get another cache."""
+    """A name for these exact sources, as far as kernels depend on them; other sources get another cache."""
     digest = hashlib.sha256(numba.__version__.encode())
     root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
+    rooms = [room for room in root.iterdir() if room.is_dir() and room.name not in WITHOUT_KERNELS]
+    for path in sorted([*root.glob("*.py"), *(path for room in rooms for path in room.rglob("*.py"))]):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

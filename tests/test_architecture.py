@@ -38,6 +38,8 @@ DOORS = {
     "onnx": ("exchange/onnx_graph.py",),
     "threadpoolctl": ("features/maps/make.py",),
     "matplotlib": ("report/figures.py",),
+    "dask": ("distributed/cluster.py",),
+    "distributed": ("distributed/cluster.py", "distributed/job.py"),
     "numpy": ("",),
 }
 
@@ -156,7 +158,7 @@ ROOMS = {
     | SMALL
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
-    | {"fold_groups", "groups", "judging", "mapped_groups", "score_sample", "scoring", "solvers"}
+    | {"features/maps", "fold_groups", "groups", "judging", "mapped_groups", "score_sample", "scoring", "solvers"}
     | SMALL
     | TERMS,
     "array_rows": SMALL,
@@ -165,8 +167,20 @@ ROOMS = {
     | {"memory_stream", "model", "progress", "reading", "stream", "tables", "training"},
     "incremental": SMALL
     | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
-    | {"solvers", "stream", "training"},
-    "training": {"checkpoint", "config", "evaluate", "feed", "fitting", "holdout", "interrupts", "model", "passes"}
+    | {"online_training", "solvers", "stream"},
+    "training": {
+        "distributed",
+        "online_training",
+        "checkpoint",
+        "config",
+        "evaluate",
+        "feed",
+        "fitting",
+        "holdout",
+        "interrupts",
+        "model",
+        "passes",
+    }
     | {
         "report",
         "report/recording",
@@ -184,6 +198,35 @@ ROOMS = {
     }
     | SMALL
     | TERMS,
+    "online_training": {
+        "checkpoint",
+        "config",
+        "feed",
+        "holdout",
+        "judging",
+        "mapping",
+        "model",
+        "progress",
+        "progressive",
+    }
+    | {"report/recording", "runs", "score_sample", "scoring", "solvers"}
+    | SMALL,
+    "distributed": {"cache_place", "cached_groups", "checkpoint", "config", "features", "feed", "fitting", "groups"}
+    | {
+        "interrupts",
+        "io",
+        "io/files",
+        "io/tensors",
+        "io/urls",
+        "judging",
+        "model",
+        "offered",
+        "online_training",
+        "passes",
+    }
+    | {"pool", "progress", "readers", "reading", "runs", "score_sample", "scoring", "shuffle", "solvers", "stream"}
+    | {"tables"}
+    | SMALL,
     "follow_settings": {"config", "errors", "offered"},
     "following": {
         "offered",
@@ -199,7 +242,7 @@ ROOMS = {
         "judging",
     }
     | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
-    | {"tables", "training"}
+    | {"online_training", "tables", "training"}
     | SMALL,
     "tuning": {
         "checkpoint",
@@ -216,7 +259,7 @@ ROOMS = {
         "scoring",
         "solvers",
     }
-    | {"training"}
+    | {"online_training", "training"}
     | SMALL,
     "cli": {
         "offered",
@@ -313,6 +356,15 @@ def test_the_table_itself_has_no_circles_and_keeps_the_rules_of_the_design() -> 
     assert not reach("solvers") & {"stream", "training", "passes", "config"}
     assert not reach("config") & {"jit", "batch", "io"}
     assert "jit" not in reach("io/urls")
+
+    from streamsvm.jit import WITHOUT_KERNELS
+
+    marks = {"kernel", "quick", "inlined", "cold", "expose"}
+    for module, tree in TREES.items():
+        taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "streamsvm.jit"]
+        if any(alias.name in marks for node in taken for alias in node.names):
+            needed = {room_of(module)} | reach(room_of(module))
+            assert not {room.split("/")[0] for room in needed} & set(WITHOUT_KERNELS), f"{module} has kernels"
 
 
 def test_names_that_are_offered_are_those_that_there_are() -> None:

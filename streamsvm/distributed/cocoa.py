@@ -7,6 +7,18 @@
     C. Ma, V. Smith, M. Jaggi, M. I. Jordan, P. Richtarik, M. Takac, "Adding vs. averaging in distributed primal-dual
     optimization", 2015.
 
+Hinge needs one thing more. Let the margins of one shard's rows between their bounds lean to one side, and those of
+another to the other side: each would move what all rows have in common, the bias or a frequent word, and both moves
+cancel. What would help is to shift y alpha of all such rows of one shard up and of the other down. But for a shard
+alone that is a huge move of what is in common, so it takes steps of 1 / rows, for thousands of rounds. So K numbers,
+one shift for each shard, are chosen here before every round, such that D would be largest along them:
+
+    G t = g,   G_kl = l2 q_k.q_l,   q_k = mean of c x over such rows of shard k / l2,   g_k = mean of c y (1 - margin)
+
+On rows like RCV1's, two shards then prove a gap of 1e-3 after 33 rounds; without it they prove 5e-3 after 40, and still
+after 400. A smooth loss needs none of it. It is left out where the q_k of all shards would not fit into the driver's
+memory.
+
 With K shards a step must be safe even if all shards move the same way: rows count K times, which is dcd with l2 / K,
 and what a shard has moved w by is divided by K. That is all that distinguishes a shard's solver from one that is alone.
 Bytes of a round: w to each worker, and as many back from each shard, added in a tree.
@@ -31,6 +43,8 @@ from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
 from streamsvm.solvers.descent import Descent
 
+RIDGE = 1e-12  # of the trace, so that equations of shards without such rows have a solution
+FARTHEST = 0.1  # that a dual variable is shifted by
 KEPT = 3  # states of which the dual variables stay in storage: the last two checkpoints, and one that is being written
 
 
@@ -72,6 +86,10 @@ class Cocoa(BatchSolver):
         self._kept: list[list[str | None]] = []  # versions that states speak of
         self._runs = [self._team.name]  # whose files these may be
         self._begun = False
+        room = self._w.nbytes * self._team.count <= around.memory // 4
+        self._leaning = not classes and not hasattr(problem.loss, "curvature") and self._team.count > 1 and room
+        self._shifts = np.zeros(self._team.count)
+        self._towards = self._w  # the weights from which to learn next
 
     # Learning.
 
@@ -84,11 +102,14 @@ class Cocoa(BatchSolver):
                 return
 
     def _climb(self) -> None:
-        sent = self._team.cluster.share(self._w, self._w.nbytes)
+        size = self._w.nbytes * (1 if self._towards is self._w else 2)
+        sent = self._team.cluster.share((self._w, self._towards), size)
         moved, told = self._team.add(
-            work.climb, self._standings(), sent, self._storage, self._sweeps, size=self._w.nbytes
-        )
-        self._w = self._w + moved
+            work.climb, self._standings(), sent, Each(self._shifts.tolist()), self._storage, self._sweeps,
+            size=self._w.nbytes,
+        )  # fmt: skip
+        self._w = self._towards = self._towards + moved
+        self._shifts = np.zeros(self._team.count)
         self._round += 1
         self._versions = [one.version for one in told]
         self._resting = [one.rest_beyond for one in told]
@@ -99,11 +120,25 @@ class Cocoa(BatchSolver):
 
     def _scanned(self) -> Figures:
         sent = self._team.cluster.share(self._w, self._w.nbytes)
-        means = self._team.ask(work.scan, self._standings(), sent, self._storage)
+        found = self._team.ask(work.scan, self._standings(), sent, self._storage, self._leaning)
         self._view.take_up(self._w, None, None)
-        figures = self._view.figures_of(np.sum(means, axis=0))
+        figures = self._view.figures_of(np.sum([one.means for one in found], axis=0))
+        if self._leaning:
+            self._straighten(found)
         self.around.tick(0)
         return figures
+
+    def _straighten(self, found: list[work.Scanned]) -> None:
+        """Choose the shifts that make D largest, were no dual variable at a bound."""
+        l2 = self.problem.l2
+        self._team.cluster.sent += self._w.nbytes * len(found)
+        rows = np.array([one.rows for one in found]) / l2
+        products = l2 * np.array([[float(np.sum(a * b)) for b in rows] for a in rows])
+        products += RIDGE * np.trace(products) * np.eye(len(rows))
+        lean = np.array([one.lean for one in found])
+        shifts = np.linalg.solve(products, lean) if products.any() else np.zeros(len(rows))
+        self._shifts = np.clip(shifts, -FARTHEST, FARTHEST)
+        self._towards = self._w + np.sum(self._shifts[:, None] * rows, axis=0)
 
     def _standings(self) -> Each:
         problem = self.problem
@@ -146,11 +181,13 @@ class Cocoa(BatchSolver):
             work.begin_from, self._standings(), self._team.cluster.share(weights), bias, self._storage,
             size=self._w.nbytes,
         )  # fmt: skip
+        self._towards = self._w
         self._versions = [one.version for one in told]
         self._begun = True
 
     def with_penalty(self, l2: float) -> None:
-        self._w = self._w * (self.problem.l2 / l2)
+        self._w = self._towards = self._w * (self.problem.l2 / l2)
+        self._shifts = np.zeros(self._team.count)
         self._view.with_penalty(l2)
         self._resting = [None] * self._team.count
         super().with_penalty(l2)
@@ -164,6 +201,8 @@ class Cocoa(BatchSolver):
             "round": self._round,
             "versions": list(self._versions),
             "begun": self._begun,
+            "shifts": self._shifts.copy(),
+            "towards": self._towards.copy(),
             "passes": self.passes,
             "runs": list(self._runs),
             "resting": {f"{number:05}": np.asarray(one) for number, one in enumerate(self._resting) if one is not None},
@@ -175,6 +214,8 @@ class Cocoa(BatchSolver):
         self._w = np.array(state["w"], np.float64)
         self._round, self.passes, self._begun = int(state["round"]), int(state["passes"]), bool(state["begun"])
         self._versions = list(state["versions"])
+        self._shifts = np.array(state["shifts"], np.float64)
+        self._towards = np.array(state["towards"], np.float64) if self._shifts.any() else self._w
         self._runs = [*state["runs"], self._team.name]
         saved = state.get("resting", {})
         self._resting = [

@@ -134,15 +134,24 @@ def stand(shard: OpenShard, job: Job, standing: Standing, vector: Float64s, stor
     return solver
 
 
+class Scanned(NamedTuple):
+    """What a shard adds to the exact figures; and which way its rows between their bounds lean, if that is wanted."""
+
+    means: Float64s
+    rows: Float64s | None  # the mean of c x over these rows
+    lean: float
+
+
 @guarded
-def scan(job: Job, number: int, standing: Standing, vector: Float64s, storage: str) -> Float64s:
-    """What a shard adds to the exact figures of these weights and its dual variables."""
+def scan(job: Job, number: int, standing: Standing, vector: Float64s, storage: str, leaning: bool) -> Scanned:
+    """Look at the rows of a shard at fixed weights and dual variables."""
     with open_shard(job, number) as shard:
-        solver = stand(shard, job, standing, vector, storage)
+        solver: Any = stand(shard, job, standing, vector, storage)
         means = solver.scan_means()
+        rows, lean = solver.lean() if leaning else (None, 0.0)
         shard.standing = (standing.version or "", standing.round)
         shard.beat()
-        return means
+        return Scanned(means, rows, lean)
 
 
 class Climbed(NamedTuple):
@@ -153,15 +162,29 @@ class Climbed(NamedTuple):
 
 
 @guarded
-def climb(job: Job, number: int, standing: Standing, vector: Float64s, storage: str, sweeps: int) -> Any:
-    """Learn from a shard: by how much it moves the weights, and its new dual variables, in storage."""
+def climb(
+    job: Job,
+    number: int,
+    standing: Standing,
+    vectors: tuple[Float64s, Float64s],
+    shift: float,
+    storage: str,
+    sweeps: int,
+) -> Any:
+    """Learn from a shard: by how much it moves the weights, and its new dual variables, in storage.
+
+    `vectors` are the weights that were scanned, and those from which to learn, in which the shift of all shards is.
+    """
     with open_shard(job, number) as shard:
         if shard.standing != (standing.version or "", standing.round):
-            stand(shard, job, standing, vector, storage).scan_means()
-        solver = descent_of(shard, job, standing)
+            stand(shard, job, standing, vectors[0], storage).scan_means()
+        solver: Any = descent_of(shard, job, standing)
         shard.standing = None
+        cut = solver.shift(shift) / standing.l2 if shift else 0.0
+        solver.weight_table[:] = vectors[1]
         moved = solver.climb(standing.round * sweeps, sweeps)
         moved /= standing.shards
+        moved += cut
         version = new_name(job.name, number, standing.round + 1)
         save_version(storage, version, solver.alpha)
         shard.standing = (version, -1)

@@ -132,6 +132,33 @@ class Dcd(Descent):
         high, low = slopes.tolist()
         self._rest_beyond = high, low
 
+    # A part of the rows, while others learn from other parts.
+
+    def lean(self) -> tuple[Float64s, float]:
+        """The sum of c x over the rows between their bounds, and by how much their margins lean to one side; means."""
+        root = math.sqrt(self.problem.bias.gain)
+        total, lean = np.zeros_like(self._w), 0.0
+        for number in range(self._readable.count):
+            alpha = self._readable.of(number, self.alpha)
+            more, weight = lean_pass(
+                self._readable.group(number), self.problem.loss, self._w, float(self._w[-1]) * root, alpha, total
+            )
+            lean += more
+            total[-1] += weight * root
+        total /= max(self.groups.weight, 1e-300)
+        return total, lean / max(self.groups.weight, 1e-300)
+
+    def shift(self, by: float) -> Float64s:
+        """Move y alpha of these rows by the same number; returns the mean of c y x of what their bounds cut off."""
+        root = math.sqrt(self.problem.bias.gain)
+        total = np.zeros_like(self._w)
+        for number in range(self._readable.count):
+            alpha = self._readable.of(number, self.alpha)
+            cut = shift_pass(self._readable.group(number), self.problem.loss, by, alpha, total)
+            total[-1] += cut * root
+        total /= max(self.groups.weight, 1e-300)
+        return total
+
     # What is learned.
 
     def vector(self) -> Float64s:
@@ -160,6 +187,7 @@ class Dcd(Descent):
     def _recompute(self) -> None:
         sums = Sums(self._readable, self.problem, self._rest // PARTS, self.around.tick)
         combined = sums.combination(self.alpha) / self.problem.l2  # as wide as the rows in memory, which may be less
+        combined *= self._readable.weight / max(self.groups.weight, 1e-300)  # and these may be a part of all
         self._w = np.zeros(self.groups.width + 1)
         self._w[: len(combined) - 1], self._w[-1] = combined[:-1], combined[-1]
 
@@ -258,6 +286,43 @@ def scan_pass(batch, loss, vector, mean, bias, mean_bias, alphas, marks, high, l
         if not ((alphas[i] == 0.0 and slope > high) or (alphas[i] == ceiling and slope < low)):
             marks[i] &= ~RESTS
     return total, wrong, dual, mean_total, mean_wrong
+
+
+@kernel
+def lean_pass(batch, loss, vector, bias, alphas, out):
+    """out += c x for each row between its bounds; returns the sums of c y (slope), and of c."""
+    indptr, indices, values, labels, weights = batch
+    ceiling = loss.ceiling()
+    lean = weight = 0.0
+    for i in range(len(labels)):
+        c = np.float64(weights[i])
+        if c > 0.0 and 0.0 < alphas[i] < ceiling:
+            a, b = indptr[i], indptr[i + 1]
+            label = 2.0 * labels[i] - 1.0
+            margin = label * (row_dot(vector, indices, values, a, b) + bias)
+            lean += c * label * (loss.dual_slope(alphas[i]) - margin)
+            weight += c
+            row_add(out, indices, values, a, b, c)
+    return lean, weight
+
+
+@kernel
+def shift_pass(batch, loss, by, alphas, out):
+    """alpha += y by, within its bounds; out += c y x of what these cut off. Returns the sum of that for the bias."""
+    indptr, indices, values, labels, weights = batch
+    ceiling = loss.ceiling()
+    cut = 0.0
+    for i in range(len(labels)):
+        c = np.float64(weights[i])
+        if c > 0.0 and 0.0 < alphas[i] < ceiling:
+            label = 2.0 * labels[i] - 1.0
+            wanted = alphas[i] + label * by
+            alphas[i] = min(max(wanted, 0.0), ceiling)
+            rest = c * label * (alphas[i] - wanted)
+            if rest != 0.0:
+                cut += rest
+                row_add(out, indices, values, indptr[i], indptr[i + 1], rest)
+    return cut
 
 
 @kernel
