@@ -24,10 +24,10 @@ import streamsvm.cli.app
 import streamsvm.cli.show
 import streamsvm.holdout
 import streamsvm.io.cache
+import streamsvm.online_training
 import streamsvm.readers
 import streamsvm.shuffle
 import streamsvm.solvers.base
-import streamsvm.online_training
 import streamsvm.tuning
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.io import arrow_file, generations, tensors

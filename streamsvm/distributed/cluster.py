@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from streamsvm import interrupts
@@ -26,7 +27,7 @@ POLL = 0.25  # seconds between two looks at signals and clocks
 ATTEMPTS = 5  # to have a task done
 ARITY = 8  # results that are added in one task
 PATIENCE = 30.0  # seconds to wait for workers, and for a scheduler that does not answer
-LARGE = 1 << 16  # bytes from which on values are sent once to each worker, and not with each task
+LARGE = 1 << 20  # bytes from which on values are sent once to each worker, and not with each task
 
 Heard = Callable[[int, int], None]  # rows and bytes that some worker has read since
 
@@ -49,10 +50,11 @@ class Failure(NamedTuple):
 
 
 class Shared:
-    """A value for many tasks: sent to each worker once, and again when it got lost."""
+    """A value for many tasks: sent to each worker once, and again when it got lost; a small one with each task."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, small: bool = False) -> None:
         self.value = value
+        self.small = small
         self.future: Any = None
 
 
@@ -128,7 +130,7 @@ def _local(distributed: Any, at: str, home: Path) -> Iterator[Any]:
             n_workers=int(count),
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             host="127.0.0.1",
             memory_limit=0,
             local_directory=str(home),
@@ -217,7 +219,7 @@ class Cluster:
     def share(self, value: Any, size: int = 0) -> Shared:
         """A value that many tasks will need; `size` bytes count as sent to each worker."""
         self.sent += size * max(len(self.threads()), 1)
-        return Shared(value)
+        return Shared(value, small=0 < size < LARGE)
 
     def each(self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]]) -> list[Any]:
         """`work(*arguments)` for each shard, on its home if possible; the results in the order of the shards."""
@@ -233,6 +235,9 @@ class Cluster:
 
         def attempt() -> tuple[Any, list[Any]]:
             order = self._done(work, calls)
+            if size < LARGE:
+                pairs = _refused_if_failed(self._gathered(order))
+                return _added([vector for vector, _ in pairs]), [rest for _, rest in pairs]
             told = _refused_if_failed(self._gathered([submit(_second, future, pure=False) for future in order]))
             level = [submit(_first, future, pure=False) for future in order]
             while len(level) > 1:
@@ -309,6 +314,8 @@ class Cluster:
             return [self._sent(one) for one in shared]
         if not isinstance(shared, Shared):
             return shared
+        if shared.small:
+            return shared.value
         if shared.future is None or shared.future.status not in ("finished", "pending"):
             try:
                 shared.future = self._client.scatter([shared.value], broadcast=True, hash=False)[0]
@@ -319,8 +326,9 @@ class Cluster:
 
     def _wait(self, futures: list[Any], shards: Mapping[str, int] | None = None) -> None:
         """Until none of them is on its way any more; workers that are silent for too long are put out."""
-        from distributed import wait
-
+        ready: SimpleQueue[Any] = SimpleQueue()
+        for future in futures:
+            future.add_done_callback(ready.put)
         last = dict.fromkeys((shards or {}).values(), time.monotonic())
         while True:
             interrupts.check()
@@ -333,8 +341,8 @@ class Cluster:
                 raise ClusterLostError(f"{self._at}: the Dask scheduler does not answer any more")
             if shards:
                 self._put_out_silent(pending, shards, last)
-            with suppress(TimeoutError, Exception):
-                wait(pending, timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+            with suppress(Empty):
+                ready.get(timeout=POLL)
 
     def _listen(self, last: dict[int, float]) -> None:
         while self._beats:

@@ -359,12 +359,14 @@ def first_step_size(job: Job, number: int, problem: Problem) -> float | None:
 
 
 def _visits(shard: OpenShard, pass_number: int) -> Generator[tuple[Batch, Int64s | None], None, None]:
-    """The rows of a pass as a solver learns them; those that are held out have no weight."""
+    """The rows of a pass that a solver learns, and their order."""
     with closing(shard.feed.visits(pass_number)) as visits:
         for visit in visits:
             with closing(shard.feed.mapped_visits(visit)) as mapped:
                 for batch, order, held in mapped:
-                    yield (batch if held is None else batch._replace(weights=batch.weights * ~held)), order
+                    if held is not None:
+                        order = np.flatnonzero(~held) if order is None else order[~held[order]]
+                    yield batch, order
             shard.tick(visit.batch.rows)
 
 
