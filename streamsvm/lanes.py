@@ -77,6 +77,12 @@ if DISABLED:
     def fetch(vector: Any, position: Any) -> None:
         pass
 
+    def flipped(lanes: Any, rounded: Any) -> Any:
+        return np.where(rounded.view(np.uint32) & 1, -lanes, lanes)
+
+    def two_to(lanes: Any) -> Any:
+        return np.ldexp(np.float32(1.0), lanes.astype(np.int32))
+
 else:
     FUSED = ("contract",)
     KINDS = {types.float64: ir.DoubleType(), types.float32: ir.FloatType(), types.boolean: ir.IntType(1)}
@@ -337,6 +343,30 @@ else:
             builder.store(builder.fadd(builder.load(place, align=4), products), place, align=4)
 
         return types.void(vector, types.uint64, lanes, types.float32), generate
+
+    @intrinsic
+    def flipped(typing_context, lanes, rounded):
+        """Of float32 lanes: those with the other sign where the last bit of `rounded` is 1."""
+
+        def generate(context, builder, signature, arguments):
+            lanes, rounded = arguments
+            bits = ir.VectorType(ir.IntType(32), signature.args[0].count)
+            signs = builder.shl(builder.bitcast(rounded, bits), ir.Constant(bits, [31] * bits.count))
+            return builder.bitcast(builder.xor(builder.bitcast(lanes, bits), signs), lanes.type)
+
+        return lanes(lanes, rounded), generate
+
+    @intrinsic
+    def two_to(typing_context, lanes):
+        """2^n for each float32 lane n, a whole number from -126 to 127: the exponent's place in its bits."""
+
+        def generate(context, builder, signature, arguments):
+            bits = ir.VectorType(ir.IntType(32), signature.args[0].count)
+            whole = builder.fptosi(arguments[0], bits)
+            raised = builder.add(whole, ir.Constant(bits, [127] * bits.count))
+            return builder.bitcast(builder.shl(raised, ir.Constant(bits, [23] * bits.count)), arguments[0].type)
+
+        return lanes(lanes), generate
 
     @intrinsic
     def fetch(typing_context, vector, position):

@@ -60,7 +60,7 @@ ROOMS = {
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
     "rows": {"jit"},
-    "exponentials": {"jit"},
+    "exponentials": {"jit", "lanes"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},
@@ -371,7 +371,16 @@ def decorators(node: Function) -> set[str]:
     return found
 
 
-TERM_MODULES = ("losses.py", "penalties.py", "schedules.py", "features/scaling.py", "solvers/similarity.py")
+TERM_MODULES = (
+    "losses.py",
+    "penalties.py",
+    "schedules.py",
+    "features/scaling.py",
+    "features/maps/fourier.py",
+    "features/maps/nearness.py",
+    "features/maps/product.py",
+    "solvers/similarity.py",
+)
 
 
 def is_term(node: ast.AST, module: str) -> bool:

@@ -25,6 +25,7 @@ from streamsvm.features.maps.landmarks import Kernel, Nystroem, Prototypes, pick
 from streamsvm.features.maps.make import make_map, restored_map
 from streamsvm.features.maps.neighbours import gaussian_gamma, laplace_gamma
 from streamsvm.features.maps.product import multiply, packed
+from streamsvm.features.maps.room import Room
 from streamsvm.features.maps.spread import dense_spread, sparse_spread
 from streamsvm.features.maps.wish import Wish
 from streamsvm.mapping import chosen_rows
@@ -164,6 +165,23 @@ def test_zeros_below_the_diagonal_cost_nothing_and_change_nothing(size: int) -> 
     assert whole.tobytes() == half.tobytes()
     multiply(rows, packed(matrix), whole, size, triangular=True)
     assert size <= 16 or whole.tobytes() != half.tobytes()
+
+
+def test_memory_is_lent_again_only_when_nobody_has_it_any_more() -> None:
+    room = Room()
+    first, second = room.lent(100), room.lent(50)
+    part = first[10:20].reshape(2, 5)
+    part[:], second[:] = 1.0, 2.0
+    assert not np.shares_memory(first, second) and first.ctypes.data % 64 == 0
+    del first
+    third = room.lent(100)
+    assert not np.shares_memory(part, third)
+    place = part.ctypes.data
+    del part
+    again = room.lent(30)
+    assert again.ctypes.data <= place < again.ctypes.data + 400 and len(again) == 30 and (second == 2.0).all()
+    longer = room.lent(200)
+    assert len(longer) == 200 and not np.shares_memory(longer, again)
 
 
 def test_landmarks_are_rows_or_means_of_rows() -> None:
