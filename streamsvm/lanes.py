@@ -68,6 +68,12 @@ if DISABLED:
     def store_lanes(array: Any, position: Any, lanes: Any) -> None:
         array[position : position + len(lanes)] = lanes
 
+    def load_double(array: Any, position: Any, like: tuple[int, ...]) -> Any:
+        return array[position : position + len(like)].astype(np.float64)
+
+    def each_lane(lanes: Any) -> Any:
+        return tuple(lanes)
+
     def load_small(array: Any, position: Any, like: tuple[int, ...]) -> Any:
         return array[position : position + len(like)].astype(np.float32)
 
@@ -319,6 +325,33 @@ else:
             builder.store(lanes, place, align=SIZES[signature.args[2].dtype])
 
         return types.void(array, types.uint64, lanes), generate
+
+    @intrinsic
+    def load_double(typing_context, array, position, like):
+        """array[position:], of float32 numbers or doubles, as doubles."""
+
+        def generate(context, builder, signature, arguments):
+            array, position, _ = arguments
+            kind = signature.args[0].dtype
+            stored = vector_type(kind, signature.return_type.count)
+            loaded = builder.load(
+                address(context, builder, signature.args[0], array, position, stored), align=SIZES[kind]
+            )
+            wide = context.get_value_type(signature.return_type)
+            return loaded if kind == types.float64 else builder.fpext(loaded, wide)
+
+        return Lanes(types.float64, like.count)(array, types.uint64, like), generate
+
+    @intrinsic
+    def each_lane(typing_context, lanes):
+        """The numbers, as a tuple."""
+
+        def generate(context, builder, signature, arguments):
+            place = ir.IntType(32)
+            numbers = [builder.extract_element(arguments[0], place(k)) for k in range(signature.args[0].count)]
+            return context.make_tuple(builder, signature.return_type, numbers)
+
+        return types.UniTuple(lanes.dtype, lanes.count)(lanes), generate
 
     @intrinsic
     def load_small(typing_context, array, position, like):

@@ -59,7 +59,7 @@ ROOMS = {
     "batch": {"jit"},
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
-    "rows": {"jit"},
+    "rows": {"jit", "lanes"},
     "exponentials": {"jit", "lanes"},
     "losses": {"jit"},
     "penalties": {"jit"},
