@@ -243,10 +243,9 @@ def sums_pass(indptr, indices, values, places, columns, sums):
     for k in range(np.uint64(indptr[0]), np.uint64(indptr[len(indptr) - 1])):
         place = place_of(places, columns, indices[k])
         if place >= 0:
-            value = np.float64(values[k])
-            column = sums[np.uint64(place)]
-            column[0] = min(column[0], value)
-            column[1] = max(column[1], value)
-            column[2] += value
-            column[3] += value * value
-            column[4] += 1.0
+            value, j = np.float64(values[k]), np.uint64(place)
+            sums[j, 0] = min(sums[j, 0], value)
+            sums[j, 1] = max(sums[j, 1], value)
+            sums[j, 2] += value
+            sums[j, 3] += value * value
+            sums[j, 4] += 1.0
