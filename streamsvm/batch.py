@@ -79,16 +79,17 @@ def empty_batch() -> Batch:
 
 def concatenate(batches: list[Batch]) -> Batch:
     """One batch with all rows, in order; always a copy."""
-    parts = [batch.take(0, batch.rows) for batch in batches]
-    if not parts:
+    if not batches:
         return empty_batch()
-    starts = np.cumsum([0] + [part.features for part in parts])
+    spans = [(int(batch.indptr[0]), int(batch.indptr[-1])) for batch in batches]
+    starts = np.cumsum([0] + [b - a for a, b in spans])
+    moved = [batch.indptr[1:] + (start - a) for batch, (a, _), start in zip(batches, spans, starts, strict=False)]
     return Batch(
-        np.concatenate([parts[0].indptr[:1]] + [part.indptr[1:] + a for part, a in zip(parts, starts, strict=False)]),
-        np.concatenate([part.indices for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-        np.concatenate([part.weights for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), *moved]),
+        np.concatenate([batch.indices[a:b] for batch, (a, b) in zip(batches, spans, strict=True)]),
+        np.concatenate([batch.values[a:b] for batch, (a, b) in zip(batches, spans, strict=True)]),
+        np.concatenate([batch.labels for batch in batches]),
+        np.concatenate([batch.weights for batch in batches]),
     )
 
 

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from streamsvm.jit import inlined
+from streamsvm.lanes import most, two_to
 
 BINARY = math.log2(math.e)  # of exp
 LOWEST = np.float32(-126.0)  # the exponent of the smallest number that has all its digits
@@ -32,3 +33,12 @@ def exponentials(totals, powers, factor, count):
         totals[b] = ((((((S7 * r + S6) * r + S5) * r + S4) * r + S3) * r + S2) * r + S1) * r + S0
     for b in range(count):
         totals[b] *= whole[b]
+
+
+@inlined
+def exponential_lanes(totals, factor):
+    """2^(factor totals) of float32 lanes, where that is 1 or less: the same bits."""
+    t = most(totals * factor, LOWEST)
+    rounded = (t + ROUNDER) - ROUNDER
+    r = t - rounded
+    return (((((((S7 * r + S6) * r + S5) * r + S4) * r + S3) * r + S2) * r + S1) * r + S0) * two_to(rounded)

@@ -110,10 +110,13 @@ def cold(function: Any) -> Any:
     return numba.njit(error_model="numpy")(function)
 
 
-def expose(name: str, stub: Callable[..., Any]) -> None:
-    """Let kernels call method `name` of any NamedTuple term. `stub` has the argument names and returns the method."""
+def expose(name: str, stub: Callable[..., Any], **options: Any) -> None:
+    """Let kernels call method `name` of any NamedTuple term. `stub` has the argument names and returns the method.
+
+    `options` are those of numba for the method: `forceinline=True` where it is given numbers in registers.
+    """
     for family in (types.NamedTuple, types.NamedUniTuple):
-        overload_method(family, name)(stub)
+        overload_method(family, name, jit_options=options)(stub)  # type: ignore[call-arg]
 
 
 # Instructions that numba has no spelling for: loads without numba's check for negative positions, of one byte, or of

@@ -68,6 +68,12 @@ if DISABLED:
     def store_lanes(array: Any, position: Any, lanes: Any) -> None:
         array[position : position + len(lanes)] = lanes
 
+    def load_double(array: Any, position: Any, like: tuple[int, ...]) -> Any:
+        return array[position : position + len(like)].astype(np.float64)
+
+    def each_lane(lanes: Any) -> Any:
+        return tuple(lanes)
+
     def load_small(array: Any, position: Any, like: tuple[int, ...]) -> Any:
         return array[position : position + len(like)].astype(np.float32)
 
@@ -76,6 +82,12 @@ if DISABLED:
 
     def fetch(vector: Any, position: Any) -> None:
         pass
+
+    def flipped(lanes: Any, rounded: Any) -> Any:
+        return np.where(rounded.view(np.uint32) & 1, -lanes, lanes)
+
+    def two_to(lanes: Any) -> Any:
+        return np.ldexp(np.float32(1.0), lanes.astype(np.int32))
 
 else:
     FUSED = ("contract",)
@@ -315,6 +327,33 @@ else:
         return types.void(array, types.uint64, lanes), generate
 
     @intrinsic
+    def load_double(typing_context, array, position, like):
+        """array[position:], of float32 numbers or doubles, as doubles."""
+
+        def generate(context, builder, signature, arguments):
+            array, position, _ = arguments
+            kind = signature.args[0].dtype
+            stored = vector_type(kind, signature.return_type.count)
+            loaded = builder.load(
+                address(context, builder, signature.args[0], array, position, stored), align=SIZES[kind]
+            )
+            wide = context.get_value_type(signature.return_type)
+            return loaded if kind == types.float64 else builder.fpext(loaded, wide)
+
+        return Lanes(types.float64, like.count)(array, types.uint64, like), generate
+
+    @intrinsic
+    def each_lane(typing_context, lanes):
+        """The numbers, as a tuple."""
+
+        def generate(context, builder, signature, arguments):
+            place = ir.IntType(32)
+            numbers = [builder.extract_element(arguments[0], place(k)) for k in range(signature.args[0].count)]
+            return context.make_tuple(builder, signature.return_type, numbers)
+
+        return types.UniTuple(lanes.dtype, lanes.count)(lanes), generate
+
+    @intrinsic
     def load_small(typing_context, array, position, like):
         """array[position:] of doubles, rounded to float32."""
 
@@ -337,6 +376,30 @@ else:
             builder.store(builder.fadd(builder.load(place, align=4), products), place, align=4)
 
         return types.void(vector, types.uint64, lanes, types.float32), generate
+
+    @intrinsic
+    def flipped(typing_context, lanes, rounded):
+        """Of float32 lanes: those with the other sign where the last bit of `rounded` is 1."""
+
+        def generate(context, builder, signature, arguments):
+            lanes, rounded = arguments
+            bits = ir.VectorType(ir.IntType(32), signature.args[0].count)
+            signs = builder.shl(builder.bitcast(rounded, bits), ir.Constant(bits, [31] * bits.count))
+            return builder.bitcast(builder.xor(builder.bitcast(lanes, bits), signs), lanes.type)
+
+        return lanes(lanes, rounded), generate
+
+    @intrinsic
+    def two_to(typing_context, lanes):
+        """2^n for each float32 lane n, a whole number from -126 to 127: the exponent's place in its bits."""
+
+        def generate(context, builder, signature, arguments):
+            bits = ir.VectorType(ir.IntType(32), signature.args[0].count)
+            whole = builder.fptosi(arguments[0], bits)
+            raised = builder.add(whole, ir.Constant(bits, [127] * bits.count))
+            return builder.bitcast(builder.shl(raised, ir.Constant(bits, [23] * bits.count)), arguments[0].type)
+
+        return lanes(lanes), generate
 
     @intrinsic
     def fetch(typing_context, vector, position):

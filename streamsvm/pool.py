@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streamsvm import interrupts
 
@@ -167,3 +167,11 @@ def worked_ahead(
         for result in results:
             yield result
             tokens.give_back(1)
+
+
+def at_once(first: Callable[[], Item], second: Callable[[], Result]) -> tuple[Item, Result]:
+    """What two tasks return that know nothing of each other, each on a thread of its own."""
+    tasks: list[Callable[[], Any]] = [first, second]
+    with closing(worked_ahead(tasks, lambda task: task(), len(tasks), len(tasks))) as results:
+        found: tuple[Item, Result] = tuple(results)
+    return found

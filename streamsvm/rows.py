@@ -6,12 +6,15 @@ Positions are unsigned, because for signed ones numba checks at every access whe
 import numpy as np
 
 from streamsvm.jit import cold, inlined, prefetch
+from streamsvm.lanes import each_lane, load_double, store_lanes, zero_lanes
 
 ZERO, ONE, TWO, THREE, FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 BYTE, HALF, LOW = np.uint64(0xFF), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 CACHED = 1 << 17  # numbers that a core's own cache holds: with fewer, asking for them early only costs
 AHEAD = 2  # rows
+QUAD = (0,) * 4
+LONG = np.uint64(16)  # features from which on it is worth to look whether indices are neighbours
 SHORT = 80  # features of a row up to which counting smaller ones beats a radix sort
 
 
@@ -43,8 +46,32 @@ def strided_dot(vector, indices, values, a, b, shift):
 
 @inlined
 def row_dot(vector, indices, values, a, b):
-    """Sum of vector[indices[k]] * values[k] for a <= k < b."""
-    return strided_dot(vector, indices, values, a, b, ZERO)
+    """Sum of vector[indices[k]] * values[k] for a <= k < b.
+
+    Where indices are neighbours (as they rise, the first and the last one tell), the same four sums are made in one
+    register, to the last bit. All is in one function, because numba counts references to arrays that a branch hands on.
+    """
+    first = second = third = fourth = 0.0
+    k, end = np.uint64(a), np.uint64(b)
+    j = end - k
+    if j >= LONG and np.uint64(indices[end - ONE]) - np.uint64(indices[k]) == j - ONE:
+        j = np.uint64(indices[k])
+        sums = zero_lanes(QUAD)
+        while k + FOUR <= end:
+            sums = sums + load_double(vector, j, QUAD) * load_double(values, k, QUAD)
+            j += FOUR
+            k += FOUR
+        first, second, third, fourth = each_lane(sums)
+    while k + FOUR <= end:
+        first += np.float64(vector[indices[k]]) * np.float64(values[k])
+        second += np.float64(vector[indices[k + ONE]]) * np.float64(values[k + ONE])
+        third += np.float64(vector[indices[k + TWO]]) * np.float64(values[k + TWO])
+        fourth += np.float64(vector[indices[k + THREE]]) * np.float64(values[k + THREE])
+        k += FOUR
+    while k < end:
+        first += np.float64(vector[indices[k]]) * np.float64(values[k])
+        k += ONE
+    return (first + second) + (third + fourth)
 
 
 @inlined
@@ -57,9 +84,18 @@ def row_axpy(vector, indices, values, a, b, factor):
 
 @inlined
 def row_add(vector, indices, values, a, b, factor):
-    """vector[indices[k]] += factor * values[k], in double."""
-    for k in range(np.uint64(a), np.uint64(b)):
+    """vector[indices[k]] += factor * values[k], in double; four at a time where indices are neighbours."""
+    k, end = np.uint64(a), np.uint64(b)
+    j = end - k
+    if j >= LONG and np.uint64(indices[end - ONE]) - np.uint64(indices[k]) == j - ONE:
+        j = np.uint64(indices[k])
+        while k + FOUR <= end:
+            store_lanes(vector, j, load_double(vector, j, QUAD) + load_double(values, k, QUAD) * factor)
+            j += FOUR
+            k += FOUR
+    while k < end:
         vector[indices[k]] += factor * np.float64(values[k])
+        k += ONE
 
 
 @inlined

@@ -61,8 +61,8 @@ ROOMS = {
     "batch": {"jit"},
     "lanes": {"jit"},
     "wide_lanes": {"jit", "lanes", "rows"},
-    "rows": {"jit"},
-    "exponentials": {"jit"},
+    "rows": {"jit", "lanes"},
+    "exponentials": {"jit", "lanes"},
     "losses": {"jit"},
     "penalties": {"jit"},
     "schedules": {"jit"},
@@ -423,7 +423,16 @@ def decorators(node: Function) -> set[str]:
     return found
 
 
-TERM_MODULES = ("losses.py", "penalties.py", "schedules.py", "features/scaling.py", "solvers/similarity.py")
+TERM_MODULES = (
+    "losses.py",
+    "penalties.py",
+    "schedules.py",
+    "features/scaling.py",
+    "features/maps/fourier.py",
+    "features/maps/nearness.py",
+    "features/maps/product.py",
+    "solvers/similarity.py",
+)
 
 
 def is_term(node: ast.AST, module: str) -> bool:

@@ -25,7 +25,8 @@ from streamsvm.features.maps.landmarks import Kernel, Nystroem, Prototypes, pick
 from streamsvm.features.maps.make import make_map, restored_map
 from streamsvm.features.maps.neighbours import gaussian_gamma, laplace_gamma
 from streamsvm.features.maps.product import multiply, packed
-from streamsvm.features.maps.spread import dense_spread, sparse_spread
+from streamsvm.features.maps.room import Room
+from streamsvm.features.maps.spread import LOOKED_UP, dense_spread, sparse_spread
 from streamsvm.features.maps.wish import Wish
 from streamsvm.mapping import chosen_rows
 from streamsvm.offered import EXACT, MAPS, ONLINE
@@ -166,6 +167,23 @@ def test_zeros_below_the_diagonal_cost_nothing_and_change_nothing(size: int) -> 
     assert size <= 16 or whole.tobytes() != half.tobytes()
 
 
+def test_memory_is_lent_again_only_when_nobody_has_it_any_more() -> None:
+    room = Room()
+    first, second = room.lent(100), room.lent(50)
+    part = first[10:20].reshape(2, 5)
+    part[:], second[:] = 1.0, 2.0
+    assert not np.shares_memory(first, second) and first.ctypes.data % 64 == 0
+    del first
+    third = room.lent(100)
+    assert not np.shares_memory(part, third)
+    place = part.ctypes.data
+    del part
+    again = room.lent(30)
+    assert again.ctypes.data <= place < again.ctypes.data + 400 and len(again) == 30 and (second == 2.0).all()
+    longer = room.lent(200)
+    assert len(longer) == 200 and not np.shares_memory(longer, again)
+
+
 def test_landmarks_are_rows_or_means_of_rows() -> None:
     chance = np.random.default_rng(0)
     heaps = np.concatenate([chance.normal(m, 0.01, (200, 2)) for m in (0.0, 1.0, 2.0)]).astype(np.float32)
@@ -241,6 +259,16 @@ def test_columns_are_brought_to_comparable_sizes() -> None:
     assert np.allclose(sparse_spread(batch_of(points), "standard").factors, 1.0 / deviations, rtol=1e-5)
     centred = dense_spread(batch_of(points), "range", 0, rotate=True)
     assert np.abs(centred.dense(batch_of(points)).mean(axis=0)).max() < 1e-4
+
+
+def test_columns_are_found_in_the_table_and_beyond_it() -> None:
+    near = batch_of(ring(50)[0])
+    for first in (LOOKED_UP - 1, LOOKED_UP, 2**32 - 3):
+        far = near._replace(indices=near.indices + np.uint32(first))
+        spread, expected = dense_spread(far, "range", 0, rotate=False), dense_spread(near, "range", 0, rotate=False)
+        assert np.array_equal(spread.dense(far), expected.dense(near))
+        assert np.ptp(spread.dense(near), axis=0).max() == np.ptp(expected.dense(far), axis=0).max() == 0.0
+        assert np.array_equal(sparse_spread(far, "range").sparse(far).indices, near.indices)
 
 
 def test_columns_that_the_sample_did_not_have_are_left_out() -> None:

@@ -94,6 +94,29 @@ def test_row_dot_sums_the_row_and_nothing_beside_it(length: int, a: int) -> None
     assert both_dot(pairs, indices, values, a, b) == dot(vector, indices, values, a, b)
 
 
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 40), st.integers(0, 7), st.integers(0, 9), st.integers(0, 99), st.booleans())
+def test_neighbours_are_summed_and_added_to_as_others_are(length: int, a: int, j: int, seed: int, single: bool) -> None:
+    """Both ways, to the last bit: the same numbers next to each other, and every third one of a longer vector."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=60) * 10.0 ** rng.integers(-3, 4, 60)
+    close: Vector = numbers.astype(np.float32 if single else np.float64)
+    apart = np.full(3 * 60, np.nan, close.dtype)
+    apart[::3] = close
+    values = (rng.normal(size=60) * 10.0 ** rng.integers(-3, 4, 60)).astype(np.float32)
+    indices = np.full(60, 59, np.uint32)
+    indices[a : a + length] = np.arange(j, j + length)
+    b = a + length
+    assert dot(close, indices, values, a, b).hex() == dot(apart, 3 * indices, values, a, b).hex()
+    before = close.copy()
+    wide, wide_apart = close.astype(np.float64), apart.astype(np.float64)
+    added(wide, indices, values, a, b, 0.3)
+    added(wide_apart, 3 * indices, values, a, b, 0.3)
+    assert wide.tobytes() == wide_apart[::3].tobytes() and np.array_equal(before, close)
+    outside = np.r_[0:j, j + length : 60]
+    assert np.array_equal(wide[outside], before.astype(np.float64)[outside])
+
+
 def test_row_dot_is_in_double() -> None:
     vector = np.array([1e8, 1.0, -1e8], np.float32)
     assert dot(vector, np.arange(3, dtype=np.uint32), np.ones(3, np.float32), 0, 3) == 1.0

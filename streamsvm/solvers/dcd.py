@@ -32,7 +32,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.groups import Groups
 from streamsvm.jit import inlined, kernel, prefetch
-from streamsvm.rows import row_add, row_dot
+from streamsvm.rows import ONE, row_add, row_dot
 from streamsvm.solvers.base import Problem
 from streamsvm.solvers.batch import ALONE, Figures, Surroundings
 from streamsvm.solvers.blocks import Block
@@ -212,7 +212,7 @@ def dcd_sweep(
     for place in range(start, stop):
         i = order[place]
         if place + AHEAD < stop:
-            fetch_row(indptr, indices, values, order[place + AHEAD])
+            fetch_alike(indptr, indices, values, order[place + AHEAD], i)
         c = np.float64(weights[i])
         if c == 0.0:
             continue
@@ -259,6 +259,21 @@ def fetch_row(indptr, indices, values, i):
         prefetch(indices, k)
         prefetch(values, k)
         k += LINE
+
+
+@inlined
+def fetch_alike(indptr, indices, values, i, now):
+    """The same, but where the indices of row `now` are neighbours those of row i most likely are: then row_dot looks
+    at the first and the last one only."""
+    k, end = np.uint64(indptr[now]), np.uint64(indptr[now + 1])
+    step = LINE
+    if end > k and np.uint64(indices[end - ONE]) - np.uint64(indices[k]) == end - k - ONE:
+        step = max(end - k - ONE, LINE)
+    k, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+    for place in range(k, end, step):
+        prefetch(indices, place)
+    for place in range(k, end, LINE):
+        prefetch(values, place)
 
 
 @kernel

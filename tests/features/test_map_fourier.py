@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from streamsvm.batch import Float32s
 from streamsvm.features.maps.chance import lengths
-from streamsvm.features.maps.fourier import Fourier, make_waves, orthogonal_directions
+from streamsvm.features.maps.fourier import Fourier, Waves, orthogonal_directions
 from streamsvm.features.maps.product import multiply, packed
 
 BOTH = pytest.mark.parametrize("structured", [False, True], ids=["fourier", "fourier_fast"])
@@ -126,6 +126,13 @@ def test_the_plain_map_is_cosine_and_sine_of_a_product() -> None:
 # Waves.
 
 
+def make_waves(out: Matrix) -> None:
+    """Angles in the first half of each row become cosines, and sines in the second half: a product with 1."""
+    count = out.shape[1] // 2
+    angles = out[:, :count].copy()
+    multiply(angles, packed(np.eye(count, dtype=np.float32)), out, count, finish=Waves(2 * count, np.float32(1.0)))
+
+
 def test_waves_are_right_for_small_and_large_angles() -> None:
     rng = np.random.default_rng(0)
     for largest in (0.3, 1.0, 10.0, 1e4 / (2 * math.pi), 2.0**20):
@@ -133,7 +140,7 @@ def test_waves_are_right_for_small_and_large_angles() -> None:
         out[:, :200] = rng.uniform(-largest, largest, (50, 200))
         turns = out[:, :200].astype(float)
         turns -= np.round(turns)
-        make_waves(np.float32(1.0), out)
+        make_waves(out)
         np.testing.assert_allclose(out[:, :200], np.cos(2 * math.pi * turns), atol=3e-7)
         np.testing.assert_allclose(out[:, 200:], np.sin(2 * math.pi * turns), atol=3e-7)
 
@@ -142,7 +149,7 @@ def test_waves_at_quarters_of_a_turn() -> None:
     quarters = np.arange(-9, 10)
     out = np.zeros((1, 38), np.float32)
     out[0, :19] = quarters / 4
-    make_waves(np.float32(1.0), out)
+    make_waves(out)
     np.testing.assert_allclose(out[0, :19], np.cos(quarters * math.pi / 2), atol=2e-7)
     np.testing.assert_allclose(out[0, 19:], np.sin(quarters * math.pi / 2), atol=2e-7)
 

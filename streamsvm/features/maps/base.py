@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsvm.batch import Batch, Float32s, Int64s, Uint32s
+from streamsvm.features.maps.room import Room
 from streamsvm.features.maps.spread import TILE, Spread
 from streamsvm.pool import worked_ahead
 
@@ -42,8 +43,8 @@ class DenseMap(ABC):
     width: int
 
     @abstractmethod
-    def rows(self, given: Float32s) -> Float32s:
-        """Rows, mapped, in a new array; any thread may ask. No row depends on another."""
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
+        """Rows, mapped, in `out` or else in a new array; any thread may ask. No row depends on another."""
 
     @abstractmethod
     def stored(self) -> Stored:
@@ -76,6 +77,7 @@ class RowMap:
         self.pairs = pairs  # (index, value) pairs of a mapped row; None: that depends on the row
         self.piece_rows = max(PIECE // max(pairs, 1), LEAST_ROWS) if pairs is not None else UNKNOWN_ROWS
         self._indices: Uint32s = np.empty(0, np.uint32)
+        self._room = Room()
 
     def fit_into(self, memory: int) -> None:
         """Make pieces that are small enough for so many bytes, all those on their way together on a few cores.
@@ -116,10 +118,10 @@ class RowMap:
     def dense(self, batch: Batch) -> Float32s:
         """[row, width] of a dense map."""
         assert isinstance(self.inner, DenseMap)
-        out = np.empty((batch.rows, self.width), np.float32)
+        out = self._room.lent(batch.rows * self.width).reshape(batch.rows, self.width)
         for start in range(0, batch.rows, TILE):
             stop = min(start + TILE, batch.rows)
-            out[start:stop] = self.inner.rows(self.spread.dense(batch.slice(start, stop)))
+            self.inner.rows(self.spread.dense(batch.slice(start, stop)), out[start:stop])
         return out
 
     def pieces(self, batch: Batch, threads: int = 1) -> Generator[tuple[slice, Batch], None, None]:

@@ -18,11 +18,12 @@ scores of 64 columns are too small by 0.005.
 
 Directions are kept in turns, not radians: w / (2 pi). Then reducing an angle to a quarter turn on each side of 0 is
 exact, and two short polynomials do the rest, to 2e-7. They cost a quarter of NumPy's sine and cosine, because a loop
-over them runs in vector registers. Angles beyond 2^20 turns mean nothing in float32 and count as 2^20.
+over them runs in vector registers, as soon as an angle is known. Angles beyond 2^20 turns mean nothing in float32 and
+count as 2^20.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,9 @@ from numpy.typing import NDArray
 from streamsvm.batch import Float32s
 from streamsvm.features.maps.base import DenseMap
 from streamsvm.features.maps.chance import lengths, normals
-from streamsvm.features.maps.product import multiply, packed
+from streamsvm.features.maps.product import LIKE, WIDE, multiply, packed, put
 from streamsvm.jit import inlined, kernel
+from streamsvm.lanes import flipped, least, load_lanes, most, spread_lanes
 from streamsvm.shuffle import mixed, next_random
 
 SEED = 0x77617665  # tells these random numbers from others of the same seed
@@ -65,22 +67,22 @@ class Fourier(DenseMap):
             self._signs = random_signs(d, width // 2, seed)
             p = self._signs.shape[2]
             drawn = lengths(width // 2, p, SEED, seed, LENGTHS)
-            self._lengths = (drawn * (turns / p**1.5)).astype(np.float32)  # each of three transforms adds sqrt(p)
+            self._lengths = np.zeros(len(self._signs) * p, np.float32)
+            self._lengths[: width // 2] = drawn * (turns / p**1.5)  # each of three transforms adds sqrt(p)
         else:
             self._directions = packed(orthogonal_directions(d, width // 2, turns, seed))
 
-    def rows(self, given: Float32s) -> Float32s:
-        """[n, d] to [n, width], a new array."""
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
+        """[n, d] to [n, width]."""
         if given.shape[1] != self.d:
             raise ValueError(f"rows have {given.shape[1]} columns, but the map was made for {self.d}")
         given = np.ascontiguousarray(given, np.float32)
-        out = np.empty((len(given), self.width), np.float32)
-        size = np.float32(math.sqrt(2.0 / self.width))
+        out = np.empty((len(given), self.width), np.float32) if out is None else out
+        waves = Waves(self.width, np.float32(math.sqrt(2.0 / self.width)))
         if self.structured:
-            transform_rows(given, self._signs, self._lengths, size, out)
+            transform_rows(given, self._signs, self._lengths, self.width // 2, out.reshape(-1), waves)
         else:
-            multiply(given, self._directions, out, self.width // 2)
-            make_waves(size, out)
+            multiply(given, self._directions, out, self.width // 2, finish=waves)
         return out
 
     def stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -123,27 +125,29 @@ def fill_signs(state, out):
 
 
 @inlined
-def wave(turns, size):
-    """size x cosine and sine of an angle in turns; halves of a turn change the sign of both."""
-    turns = min(max(NEAREST, turns), FARTHEST)  # in this order NaN, from sums that overflow, becomes a number
-    halves = (turns + turns + WHOLE) - WHOLE
-    odd = halves - TWO * ((HALF * halves + WHOLE) - WHOLE)
-    f = turns - HALF * halves
-    size -= (size + size) * odd * odd
+def wave(turns, height):
+    """height x cosine and sine of angles in turns; halves of a turn change the sign of both."""
+    turns = least(most(NEAREST, turns), FARTHEST)  # in this order NaN, from sums that overflow, becomes a number
+    halves = turns + turns + WHOLE
+    f = turns - HALF * (halves - WHOLE)
     u = f * f
+    signed = flipped(spread_lanes(height, LIKE), halves)
     cosine = C0 + u * (C1 + u * (C2 + u * (C3 + u * C4)))
     sine = f * (S0 + u * (S1 + u * (S2 + u * (S3 + u * S4))))
-    return size * cosine, size * sine
+    return signed * cosine, signed * sine
 
 
-@kernel
-def make_waves(size, out):
-    """Angles in the first half of each row become cosines, and sines in the second half."""
-    half = np.uint64(out.shape[1] // 2)
-    for i in range(len(out)):
-        first, second = out[i, :half], out[i, half:]
-        for k in range(half):
-            first[k], second[k] = wave(first[k], size)
+class Waves(NamedTuple):
+    """What becomes of a product: cosines in the first half of each row, sines in the second."""
+
+    width: int
+    height: Any  # float32
+
+    def write(self, out, row, column, lanes, room, spare):
+        cosine, sine = wave(lanes, self.height)
+        place, half = row * np.uint64(self.width) + column, np.uint64(self.width // 2)
+        put(out, place, cosine, room, spare)
+        put(out, place + half, sine, room, spare)
 
 
 @inlined
@@ -157,11 +161,11 @@ def sums_and_differences(here, there):
 
 
 @kernel
-def transform_rows(given, signs, lengths, size, out):
+def transform_rows(given, signs, lengths, count, out, finish):
     """Three rounds of signs and transform for each row and block, then waves."""
     blocks, rounds, p = signs.shape
-    d, count = np.uint64(given.shape[1]), out.shape[1] // 2
-    here, there = np.empty(p, np.float32), np.empty(p, np.float32)
+    d = np.uint64(given.shape[1])
+    here, there, spare = np.empty(p, np.float32), np.empty(p, np.float32), np.empty(WIDE, np.float32)
     for i in range(len(given)):
         row = given[i]
         for block in range(blocks):
@@ -177,8 +181,7 @@ def transform_rows(given, signs, lengths, size, out):
                     sums_and_differences(here, there)
                     here, there = there, here
                     done *= 2
-            start = block * p
-            stop = min(start + p, count)
-            first, second, length = out[i, start:stop], out[i, count + start : count + stop], lengths[start:stop]
-            for k in range(np.uint64(stop - start)):
-                first[k], second[k] = wave(here[k] * length[k], size)
+            start, stop = np.uint64(block * p), np.uint64(min(block * p + p, count))
+            for column in range(start, stop, np.uint64(WIDE)):
+                turns = load_lanes(here, column - start, LIKE) * load_lanes(lengths, column, LIKE)
+                finish.write(out, np.uint64(i), column, turns, stop - column, spare)

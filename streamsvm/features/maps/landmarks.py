@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.batch import Float32s, Float64s
+from streamsvm.exponentials import BINARY
 from streamsvm.features.maps.base import Arrays, DenseMap, Stored
-from streamsvm.features.maps.nearness import gaussian_pass, polynomial_pass, squared_lengths
-from streamsvm.features.maps.product import multiply, packed
+from streamsvm.features.maps.nearness import Gaussian, Polynomial, squared_lengths
+from streamsvm.features.maps.product import WIDE, multiply, packed
 from streamsvm.features.maps.spread import chosen
 from streamsvm.shuffle import mixed
 
@@ -39,12 +40,14 @@ class Kernel(NamedTuple):
     degree: int = 3
     coef0: float = 1.0
 
-    def near(self, products: Float32s, rows: Float32s, lengths: Float32s) -> None:
-        """Turn products of rows and landmarks into nearness; `lengths` are the squared lengths of the landmarks."""
+    def of_products(self, rows: Float32s, lengths: Float32s, width: int) -> Any:
+        """The term that turns products of rows and landmarks, with these squared lengths, into nearness."""
         if self.name == "gaussian":
-            gaussian_pass(products, rows, lengths, np.float32(self.gamma))
-        elif self.name == "polynomial":
-            polynomial_pass(products, np.float32(self.gamma), np.float32(self.coef0), self.degree)
+            factor = np.float32(-np.float32(self.gamma) * BINARY)
+            return Gaussian(width, squared_lengths(rows), lengths, factor)
+        if self.name == "polynomial":
+            return Polynomial(width, np.float32(self.gamma), np.float32(self.coef0), self.degree)
+        return None
 
     def checked(self) -> "Kernel":
         if self.name not in KERNELS or not self.gamma > 0.0 or self.degree < 1:
@@ -63,13 +66,14 @@ class Prototypes(DenseMap):
         self.landmarks = landmarks
         self.kernel = kernel.checked()
         self.width = len(landmarks)
-        self._lengths = squared_lengths(landmarks)
         self._panels = packed(landmarks.T)
+        self._lengths = np.zeros(len(self._panels) * WIDE, np.float32)
+        self._lengths[: self.width] = squared_lengths(landmarks)
 
-    def rows(self, given: Float32s) -> Float32s:
-        out = np.empty((len(given), self.width), np.float32)
-        multiply(given, self._panels, out, self.width)
-        self.kernel.near(out, given, self._lengths)
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
+        out = np.empty((len(given), self.width), np.float32) if out is None else out
+        finish = self.kernel.of_products(given, self._lengths, self.width)
+        multiply(given, self._panels, out, self.width, finish=finish)
         return out
 
     def stored(self) -> Stored:
@@ -95,9 +99,9 @@ class Nystroem(DenseMap):
             raise ValueError("the whitening of the landmarks is not triangular")
         self._panels = packed(self.whitening)
 
-    def rows(self, given: Float32s) -> Float32s:
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
         near = self._near.rows(given)
-        out = np.empty_like(near)
+        out = np.empty_like(near) if out is None else out
         multiply(near, self._panels, out, self.width, triangular=True)
         return out
 
@@ -112,11 +116,14 @@ class Nystroem(DenseMap):
 
 def _whitening(near: Prototypes) -> Float32s:
     table: Float64s = near.rows(near.landmarks).astype(np.float64)
-    table = (table + table.T) / 2.0
-    softened = SOFTENED * max(float(np.diag(table).mean()), 1e-300)
+    table = table + table.T
+    table *= 0.5
+    diagonal = np.diag(table).copy()
+    softened = SOFTENED * max(float(diagonal.mean()), 1e-300)
     while True:
+        np.fill_diagonal(table, diagonal + softened)
         try:
-            factor: Float64s = np.linalg.cholesky(table + softened * np.eye(len(table))).astype(np.float64, copy=False)
+            factor: Float64s = np.linalg.cholesky(table).astype(np.float64, copy=False)
             break
         except np.linalg.LinAlgError:
             softened *= 10.0
@@ -148,15 +155,14 @@ def pick_landmarks(rows: Float32s, count: int, seed: int, *, means: bool) -> Flo
 
 def _round(rows: Float32s, centres: Float32s) -> Float32s:
     """One round of k-means: each centre moves to the mean of the rows that are nearest to it."""
-    lengths = squared_lengths(centres)
+    half = np.float32(0.5) * squared_lengths(centres)
     step = max((1 << 19) // max(len(centres), 1), 1)
     sums, counts = np.zeros(centres.shape, np.float64), np.zeros(len(centres), np.int64)
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         products = part @ centres.T
-        products *= np.float32(-2.0)
-        products += lengths
-        nearest = products.argmin(axis=1)
+        products -= half
+        nearest = products.argmax(axis=1)
         order = np.argsort(nearest, kind="stable")
         firsts = np.flatnonzero(np.diff(nearest[order], prepend=-1))
         sums[nearest[order][firsts]] += np.add.reduceat(part[order].astype(np.float64), firsts, axis=0)

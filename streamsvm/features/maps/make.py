@@ -22,6 +22,7 @@ from streamsvm.features.maps.plain import Plain
 from streamsvm.features.maps.polynomial import LONGEST, HashedPolynomial, Monomials, count_monomials
 from streamsvm.features.maps.spread import Spread, dense_rows, dense_spread, sparse_spread
 from streamsvm.features.maps.wish import Wish
+from streamsvm.pool import at_once
 
 FEW_PAIRS = 32  # features of a row up to which rbf means bins
 SIZES = {"bins": 256, "nystroem": 1000, "prototypes": 1000, "fourier": 2048, "fourier_fast": 4096}
@@ -56,12 +57,20 @@ def _make_map(wish: Wish, sample: Batch, total: int, classes: int) -> RowMap:
     if kind == "dense":
         return _for_learner(wish, sample)
     spread = dense_spread(sample, wish.scale, wish.seed, rotate=True)
-    rows = dense_rows(spread, sample, wish.seed)
-    gamma = wish.gamma or gaussian_gamma(dense_rows(spread.unrotated(), sample, wish.seed, NEIGHBOURS), wish.seed)
+
+    def gamma_for() -> float:
+        unrotated = spread.unrotated()
+        return wish.gamma or gaussian_gamma(dense_rows(unrotated, sample, wish.seed, NEIGHBOURS), wish.seed)
+
     if kind in ("fourier", "fourier_fast"):
-        fourier = Fourier(spread.width, size, gamma, wish.seed, structured=kind == "fourier_fast")
+        fourier = Fourier(spread.width, size, gamma_for(), wish.seed, structured=kind == "fourier_fast")
         return RowMap(spread, fourier)
-    landmarks = pick_landmarks(rows, min(size, max(len(rows) // LANDMARK_SHARE, 1)), wish.seed, means=wish.means)
+
+    def landmarks_for() -> Float32s:
+        rows = dense_rows(spread, sample, wish.seed)
+        return pick_landmarks(rows, min(size, max(len(rows) // LANDMARK_SHARE, 1)), wish.seed, means=wish.means)
+
+    gamma, landmarks = at_once(gamma_for, landmarks_for)
     dense = (Nystroem if kind == "nystroem" else Prototypes)(landmarks, Kernel("gaussian", gamma))
     return RowMap(spread, dense)
 

@@ -4,11 +4,15 @@ gaussian     exp(-gamma ||x - p||^2),   ||x - p||^2 = ||x||^2 + ||p||^2 - 2 x.p,
 polynomial   (gamma x.p + coef0)^degree
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from streamsvm.batch import Float32s
-from streamsvm.exponentials import BINARY, exponentials
+from streamsvm.exponentials import exponential_lanes
+from streamsvm.features.maps.product import LIKE, put
 from streamsvm.jit import inlined, kernel
+from streamsvm.lanes import load_lanes, most
 
 ZERO, TWO = np.float32(0.0), np.float32(2.0)
 
@@ -33,23 +37,29 @@ def lengths_pass(rows, out):
         out[i] = length_of(rows[i])
 
 
-@kernel
-def gaussian_pass(products, rows, lengths, gamma):
-    powers = np.empty(products.shape[1], np.int32)
-    for i in range(len(products)):
-        row, own = products[i], length_of(rows[i])
-        for k in range(np.uint64(len(row))):
-            row[k] = max(own + lengths[k] - TWO * row[k], ZERO)
-        exponentials(row, powers, -gamma * BINARY, np.uint64(len(row)))
+class Gaussian(NamedTuple):
+    """What becomes of a product with landmarks; `own` are the squared lengths of rows, `lengths` of landmarks."""
+
+    width: int
+    own: Float32s
+    lengths: Float32s  # filled up to whole panels
+    factor: Any  # float32: -gamma, for powers of two
+
+    def write(self, out, row, column, lanes, room, spare):
+        distances = most(self.own[row] + load_lanes(self.lengths, column, LIKE) - TWO * lanes, ZERO)
+        nearness = exponential_lanes(distances, self.factor)
+        put(out, row * np.uint64(self.width) + column, nearness, room, spare)
 
 
-@kernel
-def polynomial_pass(products, gamma, coef0, degree):
-    for i in range(len(products)):
-        row = products[i]
-        for k in range(np.uint64(len(row))):
-            base = gamma * row[k] + coef0
-            power = base
-            for _ in range(degree - 1):
-                power *= base
-            row[k] = power
+class Polynomial(NamedTuple):
+    width: int
+    gamma: Any  # float32, as the next one
+    coef0: Any
+    degree: int
+
+    def write(self, out, row, column, lanes, room, spare):
+        base = self.gamma * lanes + self.coef0
+        power = base
+        for _ in range(self.degree - 1):
+            power = power * base
+        put(out, row * np.uint64(self.width) + column, power, room, spare)

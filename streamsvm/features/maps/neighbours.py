@@ -10,10 +10,12 @@ neighbour. Twice or half as much costs little.
 """
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streamsvm.batch import Float32s, Float64s, Int64s
+from streamsvm.batch import Float32s, Int64s
 from streamsvm.features.maps.nearness import squared_lengths
 from streamsvm.features.maps.spread import chosen
 from streamsvm.jit import kernel
@@ -31,7 +33,7 @@ def gaussian_gamma(rows: Float32s, seed: int) -> float:
     asked, among = _split(len(rows), seed)
     some, others = rows[asked], rows[among]
     distances = squared_lengths(some)[:, None] + squared_lengths(others) - np.float32(2.0) * (some @ others.T)
-    near = _near(np.maximum(distances.astype(np.float64), 0.0), NEAR_GAUSSIAN)
+    near = _near(np.maximum(distances, np.float32(0.0)), NEAR_GAUSSIAN)
     return 1.0 / near if near > 0.0 else 1.0
 
 
@@ -58,15 +60,21 @@ def _split(rows: int, seed: int) -> tuple[Int64s, Int64s]:
     return both[asked], both[~asked]
 
 
-def _near(distances: Float64s, place: int) -> float:
+def _near(distances: npt.NDArray[Any], place: int) -> float:
     """The median distance to the neighbour at a place; to one a little further where that is zero (many twins)."""
     if not distances.size:
         return 0.0
+    first = min(place, distances.shape[1]) - 1
+    found = _median(np.partition(distances, first, axis=1)[:, first])
+    if found > 0.0:
+        return found
     ranked = np.sort(distances, axis=1)
-    for k in range(min(place, ranked.shape[1]) - 1, ranked.shape[1]):
-        if (found := float(np.median(ranked[:, k]))) > 0.0:
-            return found
-    return float(ranked.max())
+    medians = (_median(ranked[:, k]) for k in range(first + 1, ranked.shape[1]))
+    return next((found for found in medians if found > 0.0), float(ranked.max()))
+
+
+def _median(numbers: npt.NDArray[Any]) -> float:
+    return float(np.median(numbers.astype(np.float64)))
 
 
 @kernel

@@ -14,8 +14,11 @@ class Plain(DenseMap):
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def rows(self, given: Float32s) -> Float32s:
-        return given
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
+        if out is None:
+            return given
+        out[:] = given
+        return out
 
     def stored(self) -> Stored:
         return {"width": self.width}, {}

@@ -75,11 +75,11 @@ class Monomials(DenseMap):
         self._counts: Int64s = np.array([[math.comb(j + k, k) for j in range(d)] for k in range(degree)], np.int64)
         self._weights = self._weigh()
 
-    def rows(self, given: Float32s) -> Float32s:
-        """[n, d] to [n, width], a new array."""
+    def rows(self, given: Float32s, out: Float32s | None = None) -> Float32s:
+        """[n, d] to [n, width]."""
         if given.shape[1] != self.d:
             raise ValueError(f"rows have {given.shape[1]} columns, but the map was made for {self.d}")
-        out = np.empty((len(given), self.width), np.float32)
+        out = np.empty((len(given), self.width), np.float32) if out is None else out
         multiply_columns(np.ascontiguousarray(given, np.float32), self._counts, self._weights, out)
         return out
 

@@ -8,20 +8,26 @@ BLAS does not promise that: OpenBLAS has one order of sums for rows 0 to 5 of ea
 on every machine. Four rows and sixteen columns at a time stay in registers, and columns lie in memory as they are used
 (`packed`): on one core that has four fifths of the speed of OpenBLAS. It starts no threads; those of BLAS wait for each
 other, which makes it several times slower where other threads have work to do.
+
+What becomes of the numbers is said by a term, and done while they are in registers: nothing is written to be read
+again.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Float32s
-from streamsvm.jit import inlined, kernel
+from streamsvm.jit import expose, inlined, kernel
 from streamsvm.lanes import load_lanes, spread_lanes, store_lanes
 
 LIKE = (0,) * 16
 WIDE = len(LIKE)
-TILE = np.uint64(32)  # rows that are multiplied by one panel after the other, while a core's cache has them
+TILE = np.uint64(32)  # rows that are multiplied by some panels after the other, while a core's cache has them
+NEAR = np.uint64(1 << 13)  # numbers of these panels, or one panel: what the nearest cache has room for
 
 ZERO = np.float32(0.0)
-_0, _1, _4 = np.uint64(0), np.uint64(1), np.uint64(4)
+_0, _1, _2, _3, _4 = map(np.uint64, range(5))
 _WIDE = np.uint64(WIDE)
 
 
@@ -34,15 +40,41 @@ def packed(matrix: Float32s) -> Float32s:
     return np.ascontiguousarray(whole.reshape(d, panels, WIDE).transpose(1, 0, 2))
 
 
-def multiply(given: Float32s, panels: Float32s, out: Float32s, count: int, *, triangular: bool = False) -> None:
-    """The first `count` columns of `out` become given x matrix; all of them are contiguous.
+class AsIs(NamedTuple):
+    """The product itself, in the first columns of a row that has so many."""
+
+    width: int
+
+    def write(self, out, row, column, lanes, room, spare):
+        put(out, row * np.uint64(self.width) + column, lanes, room, spare)
+
+
+def _write(self, out, row, column, lanes, room, spare):
+    """Store what becomes of 16 numbers of a row from a column on, of which `room` are wanted; `spare` is scratch."""
+    return getattr(self.instance_class, "write", None)
+
+
+expose("write", _write, forceinline=True)
+
+
+def multiply(
+    given: Float32s,
+    panels: Float32s,
+    out: Float32s,
+    count: int,
+    *,
+    triangular: bool = False,
+    finish: Any = None,
+) -> None:
+    """The first `count` columns of `out` become given x matrix, or what `finish` writes; all of them are contiguous.
 
     A triangular matrix has nothing but zeros below its diagonal: they are left out.
     """
     assert given.shape[1] == panels.shape[1] and len(out) == len(given) and count <= out.shape[1]
     assert given.flags.c_contiguous and out.flags.c_contiguous and count <= len(panels) * WIDE
     rows, tiles = given.reshape(-1), panels.reshape(-1)
-    multiply_rows(rows, tiles, panels.shape[1], count, out.reshape(-1), out.shape[1], triangular)
+    finish = AsIs(out.shape[1]) if finish is None else finish
+    multiply_rows(rows, tiles, len(given), panels.shape[1], count, out.reshape(-1), triangular, finish)
 
 
 @inlined
@@ -57,34 +89,35 @@ def put(out, place, lanes, room, spare):
 
 
 @kernel
-def multiply_rows(given, panels, columns, count, out, stride, triangular):
-    d, columns_out, width = np.uint64(columns), np.uint64(count), np.uint64(stride)
-    rows = np.uint64(len(out)) // width
+def multiply_rows(given, panels, rows, columns, count, out, triangular, finish):
+    n, d, columns_out = np.uint64(rows), np.uint64(columns), np.uint64(count)
+    some = max(NEAR // (d * _WIDE), _1) * _WIDE
     spare = np.empty(WIDE, np.float32)
-    for tile in range(_0, rows, TILE):
-        end = min(tile + TILE, rows)
-        for column in range(_0, columns_out, _WIDE):
-            i, start, room = tile, column * d, columns_out - column
-            depth = min(d, column + _WIDE) if triangular else d
+    for tile in range(_0, n, TILE):
+        end = min(tile + TILE, n)
+        for left in range(_0, columns_out, some):
+            right, i = min(left + some, columns_out), tile
             while i + _4 <= end:
-                first = second = third = fourth = spread_lanes(ZERO, LIKE)
                 a = i * d
                 b, c, e = a + d, a + d + d, a + d + d + d
-                for k in range(depth):
-                    numbers = load_lanes(panels, start + k * _WIDE, LIKE)
-                    first = first + numbers * given[a + k]
-                    second = second + numbers * given[b + k]
-                    third = third + numbers * given[c + k]
-                    fourth = fourth + numbers * given[e + k]
-                place = i * width + column
-                put(out, place, first, room, spare)
-                put(out, place + width, second, room, spare)
-                put(out, place + width + width, third, room, spare)
-                put(out, place + width + width + width, fourth, room, spare)
+                for column in range(left, right, _WIDE):
+                    start, room = column * d, columns_out - column
+                    first = second = third = fourth = spread_lanes(ZERO, LIKE)
+                    for k in range(min(d, column + _WIDE) if triangular else d):
+                        numbers = load_lanes(panels, start + k * _WIDE, LIKE)
+                        first = first + numbers * given[a + k]
+                        second = second + numbers * given[b + k]
+                        third = third + numbers * given[c + k]
+                        fourth = fourth + numbers * given[e + k]
+                    finish.write(out, i, column, first, room, spare)
+                    finish.write(out, i + _1, column, second, room, spare)
+                    finish.write(out, i + _2, column, third, room, spare)
+                    finish.write(out, i + _3, column, fourth, room, spare)
                 i += _4
             while i < end:
-                first = spread_lanes(ZERO, LIKE)
-                for k in range(depth):
-                    first = first + load_lanes(panels, start + k * _WIDE, LIKE) * given[i * d + k]
-                put(out, i * width + column, first, room, spare)
+                for column in range(left, right, _WIDE):
+                    first = spread_lanes(ZERO, LIKE)
+                    for k in range(min(d, column + _WIDE) if triangular else d):
+                        first = first + load_lanes(panels, column * d + k * _WIDE, LIKE) * given[i * d + k]
+                    finish.write(out, i, column, first, columns_out - column, spare)
                 i += _1
