@@ -62,6 +62,7 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
     32561
     """
     started = time.perf_counter()
+    settings.refuse_cluster("follow")
     settings = follow_settings(settings)
     board = Board()
     with (

@@ -73,6 +73,7 @@ def tune(settings: Settings, listener: Listener = Silent()) -> Outcome:
     >>> len(result["candidates"]), result["l2"] in [candidate["l2"] for candidate in result["candidates"]]
     (4, True)
     """
+    settings.refuse_cluster("tune")
     if not settings.data.holdout:
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"holdout": DEFAULT_HOLDOUT})})
     candidates = candidates_of(settings)

@@ -43,6 +43,7 @@ from streamsvm.config.kinds import (
     size_of,
 )
 from streamsvm.config.layers import Shape, unknown_key
+from streamsvm.errors import ConfigError
 from streamsvm.config.solvers import (
     DEFAULT_SOLVER,
     SOLVER_SETTINGS,
@@ -424,6 +425,13 @@ class Settings(Section, title="streamsvm settings"):
     def multiclass_rule(self) -> str:
         """How more than two classes are learned."""
         return "ova" if self.multiclass == "auto" else self.multiclass
+
+    def refuse_cluster(self, command: str) -> None:
+        """ConfigError if a command that works on one machine is to work on a cluster."""
+        if self.cluster.at is not None:
+            raise ConfigError(
+                f"cluster.at: {command} works on one machine; train, evaluate and predict may have several"
+            )
 
     @property
     def mapped(self) -> bool:

@@ -87,9 +87,7 @@ def test_the_objective_told_is_that_of_the_model(data: str, together: Callable[.
     assert found.result["passes"] == 6 and found.result["examples"] == 7200
 
 
-def test_dual_variables_are_removed_in_the_end(
-    data: str, together: Callable[..., Outcome], tmp_path: Path
-) -> None:
+def test_dual_variables_are_removed_in_the_end(data: str, together: Callable[..., Outcome], tmp_path: Path) -> None:
     together(data, solver="dcd", loss="hinge", penalty__l2=1e-2)
     assert list((tmp_path / "storage" / "dual").iterdir()) == []
 
@@ -153,9 +151,7 @@ def test_a_map(data: str, together: Callable[..., Outcome]) -> None:
     assert many.model.map is not None and abs(many.result["error"] - one.result["error"]) < 0.02
 
 
-def test_a_path_of_penalties_and_an_initial_model(
-    data: str, together: Callable[..., Outcome], tmp_path: Path
-) -> None:
+def test_a_path_of_penalties_and_an_initial_model(data: str, together: Callable[..., Outcome], tmp_path: Path) -> None:
     given = {"solver": "dcd", "loss": "hinge", "cluster__shards": 2, "solver__tol": 1e-2}
     path = together(data, penalty__path=[1e-2, 1e-3], data__holdout=5, **given).result["path"]
     assert [step["l2"] for step in path] == [1e-2, 1e-3] and all(step["gap"] <= 1e-2 for step in path)
@@ -197,6 +193,14 @@ def test_what_needs_one_machine_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         together(data, **given)
+
+
+@pytest.mark.parametrize("command", ["tune", "follow"])
+def test_what_works_on_one_machine_says_so(command: str, data: str) -> None:
+    import streamsvm
+
+    with pytest.raises(ConfigError, match=f"{command} works on one machine"):
+        getattr(streamsvm, command)(settings_for(data, cluster__at="local:2"))
 
 
 def test_dual_variables_need_a_place(data: str, cluster: Any) -> None:
