@@ -43,7 +43,6 @@ from streamsvm.config.kinds import (
     size_of,
 )
 from streamsvm.config.layers import Shape, unknown_key
-from streamsvm.errors import ConfigError
 from streamsvm.config.solvers import (
     DEFAULT_SOLVER,
     SOLVER_SETTINGS,
@@ -55,6 +54,7 @@ from streamsvm.config.solvers import (
     solver_tree,
 )
 from streamsvm.config.wording import one_of, show
+from streamsvm.errors import ConfigError
 from streamsvm.offered import FORMATS, KERNEL, LOSSES, MAPS, ONLINE
 
 ANY_FORMAT = ("auto", *FORMATS)
