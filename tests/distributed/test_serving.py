@@ -18,7 +18,8 @@ pytest.importorskip("distributed")
 from streamsvm.distributed import cluster as door
 from streamsvm.distributed import serving
 from streamsvm.distributed.cluster import Cluster, opened_cluster
-from streamsvm.distributed.serving_work import Texts
+from streamsvm.distributed.serving_work import Packed, Texts
+from streamsvm.evaluate import Scored
 from streamsvm.model import load_model
 
 # Another cluster may run on this machine; Dask then takes another port for its own pages, and says so.
@@ -139,6 +140,14 @@ def test_texts_on_their_way() -> None:
     packed = Texts.packed(column)
     assert packed is not None and packed.different == ["a", "", "b"] and packed.unpacked() == column
     assert Texts.packed(None) is None
+
+
+def test_rows_on_their_way_are_copies() -> None:
+    """Readers use the memory of a block again; here all shards are too small for a second block."""
+    rows = Scored(np.zeros(3), np.ones(3, np.float32), np.ones(3, np.float32))
+    sent = Packed.of(rows).unpacked()
+    rows.labels[:] = rows.weights[:] = 7.0
+    assert sent.labels.tolist() == sent.weights.tolist() == [1.0] * 3
 
 
 # Predictions.
