@@ -99,10 +99,13 @@ class ClassMap:
 
     def encode(self, batch: Batch) -> Batch:
         """The batch with codes instead of labels; rows without a label keep NaN."""
+        return batch._replace(labels=self.codes(batch.labels))
+
+    def codes(self, labels: Float32s) -> Float32s:
+        """The codes of labels, NaN where there is none."""
         if self.growing:
-            self._admit(batch.labels)
-        codes = self._encode_open(batch.labels) if self.open else self._encode_declared(batch.labels)
-        return batch._replace(labels=codes)
+            self._admit(labels)
+        return self._encode_open(labels) if self.open else self._encode_declared(labels)
 
     def state(self) -> dict[str, Any]:
         """What was learned from the labels so far: which of -1, 0, 1 an open map has seen."""

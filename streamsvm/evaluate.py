@@ -33,7 +33,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.losses import make_loss
 from streamsvm.metrics.class_ranking import ClassRankings, macro
 from streamsvm.metrics.curves import Shapes, shapes_of_classes, shapes_of_pair
-from streamsvm.metrics.known_labels import Known, KnownLabels
+from streamsvm.metrics.known_labels import KnownLabels
 from streamsvm.metrics.ranking import PairRanking, Ranks
 from streamsvm.metrics.reliability import NOTHING, Reliability
 from streamsvm.metrics.slices import Slices, slices_for
@@ -143,23 +143,61 @@ def measure(
     `by` is a column that the stream keeps, for figures of each of its values. Rows of classes that the model does not
     know are an error, or with `unknown_classes="skip"` left out, and counted.
     """
-    skip = unknown_classes == "skip"
-    metrics, labels = Metrics(model, by), KnownLabels(model.class_map(), skip=skip)
+    measuring = Measuring(model, by=by, unknown_classes=unknown_classes)
+    with closing(scored(model, stream, by=by, unknown_classes=unknown_classes)) as pieces:
+        for rows in pieces:
+            measuring.see(rows)
+    return measuring.result()
+
+
+class Scored(NamedTuple):
+    """Some rows as a model scores them; they may be measured elsewhere than they were read."""
+
+    scores: Float64s
+    labels: Float32s  # as written
+    weights: Float32s
+    values: list[str] | None = None  # in the column by which slices are made
+    texts: list[str] | None = None  # of labels, where these are texts and the model may not know all of them
+
+
+def scored(
+    model: Model, stream: Iterable[Batch], *, by: str | None = None, unknown_classes: str = "raise"
+) -> Generator[Scored, None, None]:
+    """All rows in pieces of bounded size, for `Measuring`; each is good until the next one is asked for."""
     step = max(PIECE // len(model.bias), 1) if model.many else PIECE
-    with _unknown_accepted(stream, skip) as label_column:
-        rows = iter(stream)
-        with closing(rows) if isinstance(rows, Generator) else nullcontext():
-            for batch in rows:
-                coded, known = labels.encode(batch, _kept(stream, label_column))
-                values = _kept(stream, by)
+    with _unknown_accepted(stream, unknown_classes == "skip") as label_column:
+        batches = iter(stream)
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+            for batch in batches:
+                values, texts = _kept(stream, by), _kept(stream, label_column)
                 for start in range(0, batch.rows, step):
                     stop = min(start + step, batch.rows)
-                    part = values[start:stop] if values is not None else None
-                    _measure(metrics, model, coded.slice(start, stop), known[start:stop], part)
-    if not metrics.examples:
-        raise DataError("there is no row to evaluate on")
-    left_out = {"unknown_class_rows": labels.left_out, "unknown_classes": labels.unknown}
-    return Measured(metrics.result() | (left_out if skip else {}), metrics)
+                    rows = batch.slice(start, stop)
+                    kept = [None if column is None else column[start:stop] for column in (values, texts)]
+                    yield Scored(model.scores(rows), rows.labels, rows.weights, *kept)
+
+
+class Measuring:
+    """Figures of rows that were scored, seen in the order of the data: how they are cut changes nothing."""
+
+    def __init__(self, model: Model, *, by: str | None = None, unknown_classes: str = "raise") -> None:
+        self._skip = unknown_classes == "skip"
+        self._metrics = Metrics(model, by)
+        self._labels = KnownLabels(model.class_map(), skip=self._skip)
+
+    def see(self, rows: Scored) -> None:
+        codes, known = self._labels.encode(rows.labels, rows.texts)
+        scores, weights, values = rows.scores, rows.weights, rows.values
+        if not known.all():
+            scores, codes, weights = scores[known], codes[known], weights[known]
+            values = list(compress(values, known)) if values is not None else None
+        self._metrics.update(scores, codes, weights, values)
+
+    def result(self) -> Measured:
+        if not self._metrics.examples:
+            raise DataError("there is no row to evaluate on")
+        left_out = {"unknown_class_rows": self._labels.left_out, "unknown_classes": self._labels.unknown}
+        return Measured(self._metrics.result() | (left_out if self._skip else {}), self._metrics)
 
 
 def measure_scores(model: Model, scores: Float64s, codes: Float32s, weights: Float32s) -> Measured | None:
@@ -173,14 +211,6 @@ def measure_scores(model: Model, scores: Float64s, codes: Float32s, weights: Flo
     metrics = Metrics(model)
     metrics.update(scores[whole].astype(np.float64), codes[whole], weights[whole])
     return Measured(metrics.result(), metrics)
-
-
-def _measure(metrics: Metrics, model: Model, rows: Batch, known: Known, values: list[str] | None) -> None:
-    scores, labels, weights = model.scores(rows), rows.labels, rows.weights
-    if not known.all():
-        scores, labels, weights = scores[known], labels[known], weights[known]
-        values = list(compress(values, known)) if values is not None else None
-    metrics.update(scores, labels, weights, values)
 
 
 def _kept(stream: Iterable[Batch], column: str | None) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Predictions as a table: columns of the data that were kept, then what the model says of each row."""
+"""Predictions as lines, one a row; or as a table: columns of the data that were kept, then what the model says."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -11,9 +11,12 @@ from streamsvm.config import Settings
 from streamsvm.converting import Target, target_of
 from streamsvm.errors import ConfigError
 from streamsvm.io.sniffing import ENDINGS, ending_of, format_of
+from streamsvm.io.source import Source
 from streamsvm.model import Model
 from streamsvm.offered import TABLES
 from streamsvm.stream import Stream
+
+Tick = Callable[[int], None]  # told how many rows were written since
 
 
 class Wish(NamedTuple):
@@ -50,26 +53,66 @@ def table_target(url: str | None, keep: tuple[str, ...]) -> Target | None:
     return target_of(url, "csv") if keep else None
 
 
-def write_predictions(
-    model: Model, stream: Stream, settings: Settings, target: Target, wish: Wish, out: IO[bytes]
-) -> None:
-    """All predictions, in order, while the data is read."""
-    from streamsvm.io.writers import column_types, prediction_record, prediction_schema, table_writer
+class Layout(NamedTuple):
+    """How predictions are written; the same for all parts of them, wherever these are made."""
+
+    wish: Wish
+    target: Target | None  # of a table; None: a line for each row
+    schema: Any = None  # of that table
+    memory: int = 1 << 30
+
+
+def layout_of(model: Model, source: Source, settings: Settings, wish: Wish, target: Target | None) -> Layout:
+    """The layout for data of which the first file tells the types of the columns; ConfigError if there can be none."""
+    if target is None:
+        if wish.scores and wish.probabilities:
+            raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
+        return Layout(wish, None)
+    from streamsvm.io.writers import column_types, prediction_schema
 
     added = wish.added(model)
     clash = next((name for name in wish.keep if name in added), None)
     if clash is not None:
         raise ConfigError(f"--keep {clash}: the table has a column of this name already")
-    source = stream.source
     types = column_types(source.parts[0], format_of(source, settings.data.format), wish.keep)
-    kind, take = _class_column(model)
+    kind, _ = _class_column(model)
     schema = prediction_schema(types, dict.fromkeys(added, "number") | {"prediction": kind})
+    return Layout(wish, target, schema, settings.run.memory)
+
+
+def write_predictions(
+    model: Model, stream: Stream, layout: Layout, out: IO[bytes], *, begins: bool = True, tick: Tick = lambda rows: None
+) -> None:
+    """All predictions, in order, while the data is read; `begins` unless other predictions stand before these."""
+    if layout.target is None:
+        _write_lines(model, stream, layout.wish, out, tick)
+        return
+    from streamsvm.io.writers import prediction_record, table_writer
+
+    wish, target, schema = layout.wish, layout.target, layout.schema
+    _, take = _class_column(model)
     writer = table_writer(
-        out, schema, target.format, codec=target.codec, delimiter=target.delimiter, memory=settings.run.memory
+        out,
+        schema,
+        target.format,
+        codec=target.codec,
+        delimiter=target.delimiter,
+        memory=layout.memory,
+        begins=begins,
     )
     with writer as table, closing(stream.in_order()) as batches:
         for batch in batches:
             table.write(prediction_record(schema, [*stream.kept, *_columns(model, batch, wish, take)]))
+            tick(batch.rows)
+
+
+def _write_lines(model: Model, stream: Stream, wish: Wish, out: IO[bytes], tick: Tick) -> None:
+    what = "scores" if wish.scores else "probabilities" if wish.probabilities else "labels"
+    with closing(stream.in_order()) as batches:
+        for batch in batches:
+            out.write(model.prediction_text(batch, what))
+            out.flush()
+            tick(batch.rows)
 
 
 def _columns(model: Model, batch: Batch, wish: Wish, take: Callable[[Any], Any]) -> list[Any]:

@@ -212,6 +212,7 @@ ROOMS = {
     | {"report/recording", "runs", "score_sample", "scoring", "solvers"}
     | SMALL,
     "distributed": {"cache_place", "cached_groups", "checkpoint", "config", "features", "feed", "fitting", "groups"}
+    | {"evaluate", "predicting"}
     | {
         "interrupts",
         "io",
@@ -269,6 +270,7 @@ ROOMS = {
         "classes",
         "config",
         "converting",
+        "distributed",
         "evaluate",
         "exchange",
         "inspecting",

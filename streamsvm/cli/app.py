@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +22,11 @@ from streamsvm.offered import PLAIN
 
 if TYPE_CHECKING:
     from streamsvm.config import Settings
+    from streamsvm.evaluate import Measured
+    from streamsvm.io.source import Source
     from streamsvm.model import Model
+    from streamsvm.predicting import Wish
+    from streamsvm.stream import Tally
     from streamsvm.training import Outcome
 
 SHORTEST = """\
@@ -85,6 +89,7 @@ ModelFile = Annotated[
 Inputs = Annotated[
     list[str], typer.Argument(metavar="CONFIG.yaml | DATA...", help="Config files, or data to train on.")
 ]
+AtCluster = Annotated[str | None, typer.Option(help=FLAGS["cluster"].help)]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Any setting, as in --set data.max_line=64MB; may be repeated.")
 ]
@@ -216,7 +221,8 @@ def class_names(model: "Model") -> str:
 
 @app.command(
     epilog="Example: zcat new.svm.gz | streamsvm predict model.safetensors - > labels.txt; "
-    "streamsvm predict model.safetensors new.parquet --keep id --scores -o scored.parquet"
+    "streamsvm predict model.safetensors new.parquet --keep id --scores -o scored.parquet; "
+    "streamsvm predict model.safetensors 's3://logs/*.svm' --cluster tcp://scheduler:8786 -o 's3://out/part-*.txt'"
 )
 def predict(
     model_file: ModelFile,
@@ -224,7 +230,10 @@ def predict(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="File to write; .csv, .tsv, .jsonl, .parquet: a table. [default: standard output]"
+            "--output",
+            "-o",
+            help="File to write; .csv, .tsv, .jsonl, .parquet: a table. With --cluster parts that all workers can "
+            "write, with a * for the number: out/part-*.csv. [default: standard output]",
         ),
     ] = None,
     keep: Annotated[
@@ -238,43 +247,60 @@ def predict(
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
     threads: Threads = None,
+    cluster: AtCluster = None,
     sets: Sets = None,
 ) -> None:
     """Predict each row: one line a row, in order. Labels in the data are ignored and may be missing.
 
     With --keep, or an output that is a table (.csv, .tsv, .jsonl, .parquet, .arrow), a table instead of plain lines.
+
+    With --cluster the workers write parts, numbered in the order of the data: put together, parts of text are the file
+    that is written without a cluster. So of CSV only the first part has a header.
     """
     if scores and probabilities and not keep and not output:
         raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
-    settings = _reading_settings(format, on_bad_row, memory, threads, sets)
+    settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
-    from streamsvm.io.files import written_atomically
-    from streamsvm.predicting import Wish, kept_columns, table_target, write_predictions
-    from streamsvm.reading import make_source, test_stream
+    from streamsvm.predicting import Wish, kept_columns
+    from streamsvm.reading import make_source
 
     wish = Wish(kept_columns(keep), scores, probabilities)
-    table = table_target(expand(output) if output else None, wish.keep)
-    if scores and probabilities and table is None:
-        raise ConfigError("--scores and --probabilities cannot be combined, but in a table (--keep, or -o out.csv)")
+    where = expand(output) if output else None
     model = _named_first(model_file)
     if probabilities and not model.probable:
         raise ModelError(f"{model_file}: {model.why_improbable}")
-    stream = test_stream(settings, make_source(settings, tuple(inputs)), model, labelled=False, keep=wish.keep)
-    what = "scores" if scores else "probabilities" if probabilities else "labels"
-    target: Any = written_atomically(expand(output)) if output else nullcontext(sys.stdout.buffer)
+    run = _predict_on_cluster if settings.cluster.at else _predict_here
+    tally = run(settings, model, make_source(settings, tuple(inputs)), wish, where)
+    if tally.bad_rows:
+        print(f"warning: skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}", file=sys.stderr)
+
+
+def _predict_here(settings: "Settings", model: "Model", source: "Source", wish: "Wish", output: str | None) -> "Tally":
+    from streamsvm.io.files import written_atomically
+    from streamsvm.predicting import layout_of, table_target, write_predictions
+    from streamsvm.reading import test_stream
+
+    stream = test_stream(settings, source, model, labelled=False, keep=wish.keep)
+    layout = layout_of(model, source, settings, wish, table_target(output, wish.keep))
+    target: Any = written_atomically(output) if output else nullcontext(sys.stdout.buffer)
     try:
-        with target as out, closing(stream.in_order()) as batches:
-            if table is not None:
-                write_predictions(model, stream, settings, table, wish, out)
-            for batch in batches if table is None else ():
-                out.write(model.prediction_text(batch, what))
-                out.flush()
+        with target as out:
+            write_predictions(model, stream, layout, out)
     except BrokenPipeError:
         _forget_stdout()
-    if stream.tally.bad_rows:
-        shown = "; ".join(stream.tally.faults)
-        print(f"warning: skipped {stream.tally.bad_rows} malformed rows: {shown}", file=sys.stderr)
+    return stream.tally
+
+
+def _predict_on_cluster(
+    settings: "Settings", model: "Model", source: "Source", wish: "Wish", output: str | None
+) -> "Tally":
+    from streamsvm.distributed.cluster import opened_cluster
+    from streamsvm.distributed.serving import predict_on, refuse_unnumbered
+
+    refuse_unnumbered(output)
+    with opened_cluster(settings.cluster.at or "", None, settings.cluster.timeout, _warn) as cluster:
+        return predict_on(cluster, settings, model, source, output, wish, _warn)
 
 
 def _named_first(model_file: str) -> "Model":
@@ -302,7 +328,8 @@ def _forget_stdout() -> None:
 
 @app.command(
     epilog="Example: streamsvm evaluate model.safetensors test.svm.gz --json; "
-    "streamsvm evaluate model.safetensors clicks.parquet --by site"
+    "streamsvm evaluate model.safetensors clicks.parquet --by site; "
+    "streamsvm evaluate model.safetensors 's3://logs/*.parquet' --cluster tcp://scheduler:8786"
 )
 def evaluate(
     model_file: ModelFile,
@@ -324,18 +351,18 @@ def evaluate(
     on_bad_row: OnBadRow = None,
     memory: Memory = None,
     threads: Threads = None,
+    cluster: AtCluster = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on labelled data: error, loss, AUC, confusion, F1, and how good its probabilities are."""
     if unknown_classes not in UNKNOWN:
         raise ConfigError(f"--unknown-classes: must be {' or '.join(UNKNOWN)}, not {unknown_classes!r}")
-    settings = _reading_settings(format, on_bad_row, memory, threads, sets)
+    settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
-    from streamsvm.evaluate import measure
     from streamsvm.io.sniffing import format_of
-    from streamsvm.reading import make_source, test_stream
+    from streamsvm.reading import make_source
 
     if report_to is not None:
         from streamsvm.report.writing import refuse_if_impossible
@@ -347,11 +374,10 @@ def evaluate(
         raise ConfigError(
             f"--by {by}: {found} data has no columns; slices need a table (CSV, JSON lines, Parquet, Arrow)"
         )
-    stream = test_stream(settings, source, model, keep=(by,) if by is not None else ())
-    measured = measure(model, stream, by=by, unknown_classes=unknown_classes)
+    measured, tally = _measured(settings, model, source, by, unknown_classes)
     metrics = measured.figures
-    if stream.tally.bad_rows:
-        metrics["bad_rows"] = stream.tally.bad_rows
+    if tally.bad_rows:
+        metrics["bad_rows"] = tally.bad_rows
     if report_to is not None:
         from streamsvm.report.writing import report_evaluation
 
@@ -367,14 +393,36 @@ def evaluate(
     print(report(metrics, [model.class_text(code) for code in range(len(model.classes))]))
     if report_to is not None:
         print(f"\nreport {metrics['report']}")
-    if stream.tally.bad_rows:
-        print(f"\nskipped {stream.tally.bad_rows} malformed rows: {'; '.join(stream.tally.faults)}", file=sys.stderr)
+    if tally.bad_rows:
+        print(f"\nskipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}", file=sys.stderr)
+
+
+def _measured(
+    settings: "Settings", model: "Model", source: "Source", by: str | None, unknown_classes: str
+) -> "tuple[Measured, Tally]":
+    """The figures of a model, made here or on a cluster, and what was read for them."""
+    if settings.cluster.at:
+        from streamsvm.distributed.cluster import opened_cluster
+        from streamsvm.distributed.serving import measure_on
+
+        with opened_cluster(settings.cluster.at, None, settings.cluster.timeout, _warn) as cluster:
+            return measure_on(cluster, settings, model, source, by=by, unknown_classes=unknown_classes, note=_warn)
+    from streamsvm.evaluate import measure
+    from streamsvm.reading import test_stream
+
+    stream = test_stream(settings, source, model, keep=(by,) if by is not None else ())
+    return measure(model, stream, by=by, unknown_classes=unknown_classes), stream.tally
 
 
 def _reading_settings(
-    format: str | None, on_bad_row: str | None, memory: str | None, threads: str | None, sets: list[str] | None
+    format: str | None,
+    on_bad_row: str | None,
+    memory: str | None,
+    threads: str | None,
+    cluster: str | None,
+    sets: list[str] | None,
 ) -> "Settings":
-    given = {"format": format, "on_bad_row": on_bad_row, "memory": memory, "threads": threads}
+    given = {"format": format, "on_bad_row": on_bad_row, "memory": memory, "threads": threads, "cluster": cluster}
     return settings_from([], {name: value for name, value in given.items() if value is not None}, sets or [], FLAGS)
 
 

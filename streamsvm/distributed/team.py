@@ -24,6 +24,22 @@ class Each:
         self.values = values
 
 
+def worker_settings(settings: Settings, cluster: Cluster) -> Settings:
+    """What a worker must know; a machine's cores are shared by those that work on it."""
+    threads = settings.run.threads
+    if threads == "auto":
+        threads = max(1, available_cores() // cluster.threads_of_host())
+    kept = type(settings)()
+    return settings.model_copy(
+        update={
+            "run": settings.run.model_copy(update={"threads": threads}),
+            "checkpoint": kept.checkpoint,
+            "cluster": kept.cluster,
+            "output": kept.output,
+        }
+    )
+
+
 class Team:
     """All shards of a run."""
 
@@ -42,29 +58,13 @@ class Team:
         self.cluster.sizes = {shard.number: shard.size for shard in self.shards}
         self._job = Job(
             self.name,
-            self._worker_settings(),
+            worker_settings(self.settings, self.cluster),
             self.stream.dialect,
             self.stream.features,
             tuple(self.shards),
             self._initial,
         )
         self._sent: Shared = self.cluster.share(self._job)
-
-    def _worker_settings(self) -> Settings:
-        """What a worker must know; a machine's cores are shared by those that work on it."""
-        settings = self.settings
-        threads = settings.run.threads
-        if threads == "auto":
-            threads = max(1, available_cores() // self.cluster.threads_of_host())
-        kept = type(settings)()
-        return settings.model_copy(
-            update={
-                "run": settings.run.model_copy(update={"threads": threads}),
-                "checkpoint": kept.checkpoint,
-                "cluster": kept.cluster,
-                "output": kept.output,
-            }
-        )
 
     @property
     def count(self) -> int:

@@ -140,11 +140,14 @@ class TextOut(Writer):
 class TextTable(Writer):
     """Records as lines of text, for those that have them as records."""
 
-    def __init__(self, out: IO[bytes], codec: str | None, schema: pa.Schema, format: str, delimiter: str) -> None:
+    def __init__(
+        self, out: IO[bytes], codec: str | None, schema: pa.Schema, format: str, delimiter: str, *, begins: bool = True
+    ) -> None:
         self._out = TextOut(out, codec)
         self.sink = self._out.sink
         self._lines = line_maker(schema, format, delimiter)
-        self._start = text_start(schema, format, delimiter)  # written with the first rows, which may not be readable
+        # Written with the first rows, which may not be readable; a file that goes on with another has none.
+        self._start = text_start(schema, format, delimiter) if begins else b""
 
     def write(self, piece: pa.RecordBatch) -> None:
         self._begin()
@@ -174,14 +177,24 @@ def line_maker(schema: pa.Schema, format: str, delimiter: str) -> Any:
 
 
 def table_writer(
-    out: IO[bytes], schema: pa.Schema, format: str, *, codec: str | None, delimiter: str = ",", memory: int = 1 << 30
+    out: IO[bytes],
+    schema: pa.Schema,
+    format: str,
+    *,
+    codec: str | None,
+    delimiter: str = ",",
+    memory: int = 1 << 30,
+    begins: bool = True,
 ) -> Writer:
-    """Writes a table in one of the four formats."""
+    """Writes a table in one of the four formats. Text that does not begin a table, but goes on with it, has no header.
+
+    So the parts of a table in text can be put together as they are; those of other formats are tables themselves.
+    """
     if format == "parquet":
         return ParquetTable(out, schema, memory)
     if format == "arrow":
         return ArrowTable(out, schema)
-    return TextTable(out, codec, schema, format, delimiter)
+    return TextTable(out, codec, schema, format, delimiter, begins=begins)
 
 
 # Rows as a table.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from streamsvm.batch import Batch
+from streamsvm.batch import Float32s
 from streamsvm.classes import ClassMap, UndeclaredClassError, shown_label
 from streamsvm.errors import DataError
 
@@ -14,7 +14,7 @@ Known = npt.NDArray[np.bool_]
 
 
 class KnownLabels:
-    """Labels as written become codes, batch after batch."""
+    """Labels as written become codes, some rows after the other."""
 
     def __init__(self, classes: ClassMap, *, skip: bool) -> None:
         self._classes = classes
@@ -23,38 +23,37 @@ class KnownLabels:
         self._names: dict[str, int] = {}
         self.left_out = 0
 
-    def encode(self, batch: Batch, texts: Sequence[str] | None = None) -> tuple[Batch, Known]:
-        """The batch with codes, and which of its rows have one.
+    def encode(self, labels: Float32s, texts: Sequence[str] | None = None) -> tuple[Float32s, Known]:
+        """The codes of the next rows, and which of these have one.
 
         Of labels that are texts rows have codes already, and NaN for other texts: `texts` tells which.
         """
-        known: Known = np.ones(batch.rows, np.bool_)
+        known: Known = np.ones(len(labels), np.bool_)
         if self._skip:
-            batch, known = self._without_unknown(batch, texts)
+            labels, known = self._without_unknown(labels, texts)
         try:
-            coded = self._classes.encode(batch)
+            codes = self._classes.codes(labels)
         except UndeclaredClassError as error:
             more = "; streamsvm evaluate --unknown-classes skip leaves such rows out"
             raise DataError(f"row {self._rows + error.row + 1}: {error}{more}") from error
-        missing = np.isnan(coded.labels) & known
+        missing = np.isnan(codes) & known
         if missing.any():
             row = self._rows + int(np.argmax(missing)) + 1
             raise DataError(f"row {row} has no label: there is nothing to compare the prediction with")
-        self._rows += batch.rows
-        return coded, known
+        self._rows += len(labels)
+        return codes, known
 
-    def _without_unknown(self, batch: Batch, texts: Sequence[str] | None) -> tuple[Batch, Known]:
-        """The batch with NaN for labels that are unknown, and which of its rows are not such."""
-        labels = batch.labels
+    def _without_unknown(self, labels: Float32s, texts: Sequence[str] | None) -> tuple[Float32s, Known]:
+        """The labels with NaN for those that are unknown, and which rows are not such."""
         if texts is None:
             known: Known = np.isin(labels, self._classes.numbers) | np.isnan(labels)
         else:
             known = ~np.isnan(labels) | np.array([not text for text in texts], np.bool_)
         if known.all():
-            return batch, known
+            return labels, known
         for row in np.flatnonzero(~known).tolist():
             self._note(shown_label(float(labels[row])) if texts is None else texts[row])
-        return batch._replace(labels=np.where(known, labels, np.float32(np.nan))), known
+        return np.where(known, labels, np.float32(np.nan)), known
 
     def _note(self, name: str) -> None:
         self.left_out += 1
