@@ -157,6 +157,7 @@ class Cluster:
         self._put_out: set[str] = set()
         self.sizes: Mapping[int, int] = {}  # bytes of each shard
         self.sent = 0  # bytes of vectors that went to workers and came from them
+        self._heard_of: dict[str, float] = {}  # when each worker was last heard of
         self.by_worker: dict[str, list[float]] = {}  # rows, bytes and seconds of work of each
         self.heard: Heard = lambda rows, bytes: None
         client.subscribe_topic(TOPIC, self._hear)
@@ -347,7 +348,7 @@ class Cluster:
     def _listen(self, last: dict[int, float]) -> None:
         while self._beats:
             beat = self._beats.popleft()
-            last[beat.shard] = time.monotonic()
+            last[beat.shard] = self._heard_of[beat.worker] = time.monotonic()
             told = self.by_worker.setdefault(beat.worker, [0.0, 0.0, 0.0])
             told[0] += beat.rows
             told[1] += beat.bytes
@@ -378,7 +379,12 @@ class Cluster:
             return
         busy = self._client.processing()
         keys = {future.key: shards[future.key] for future in pending if shards.get(future.key) in late}
-        silent = {name for name, working in busy.items() if any(str(key) in map(str, working) for key in keys)}
+        since = time.monotonic() - self._timeout
+        silent = {
+            name
+            for name, working in busy.items()
+            if self._heard_of.get(name, 0.0) < since and any(str(key) in map(str, working) for key in keys)
+        }
         for shard in late:
             last[shard] = time.monotonic()
         for name in silent - self._put_out:

@@ -8,6 +8,7 @@ import numpy as np
 from streamsvm.batch import Batch, Int64s
 from streamsvm.distributed import work
 from streamsvm.distributed.team import Team
+from streamsvm.errors import DataError
 from streamsvm.passes import Passes, State, Tick
 from streamsvm.stream import SHOWN_FAULTS, Tally
 
@@ -50,6 +51,8 @@ class ClusterPasses(Passes):
         tally.bad_rows = sum(one.bad_rows for one in surveys)
         tally.rows = sum(int(one.starts[-1]) for one in surveys)
         tally.faults = [fault for one in surveys for fault in one.faults][:SHOWN_FAULTS]
+        if tally.bad_rows > self.stream.max_bad_rows:
+            raise DataError(f"{tally.faults[0]} (more than {self.stream.max_bad_rows} bad rows: data.max_bad_rows)")
         self._surveys = surveys
 
     def summary(self) -> tuple[int, dict[float, float]]:

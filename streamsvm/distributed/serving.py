@@ -10,7 +10,6 @@ The driver has the scores of some shards at a time, about 16 bytes a row, and of
 are small enough for that, but a file that cannot be cut (shards.py) is one, however large.
 """
 
-import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.evaluate import Measured, Measuring
 from streamsvm.io.files import local_path, names_in, refuse_unwritable, remove
 from streamsvm.io.source import Source
-from streamsvm.io.urls import is_local, redact_url, scheme_of
+from streamsvm.io.urls import is_local, redact_url
 from streamsvm.model import Model
 from streamsvm.predicting import Wish, layout_of, table_target
 from streamsvm.reading import make_source, test_stream
@@ -53,7 +52,6 @@ class Serving:
         self._most_bad = settings.data.max_bad_rows
         self.tally = Tally()
         source = stream.source
-        source.parts = [part._replace(url=_seen_from_anywhere(part.url)) for part in source.parts]
         self._threads = max(sum(cluster.threads().values()), 1)
         self.count = self._planned(settings, model, source, stream)
 
@@ -89,11 +87,6 @@ class Serving:
             raise DataError(
                 f"{read.faults[-1]} (more than {self._most_bad} bad rows skipped, in all shards: data.max_bad_rows)"
             )
-
-
-def _seen_from_anywhere(path: str) -> str:
-    """A local path from the root on: workers may have been started in another directory."""
-    return os.path.abspath(path) if is_local(path) and scheme_of(path) is None else path
 
 
 def measure_on(
