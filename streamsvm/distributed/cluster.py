@@ -333,7 +333,7 @@ class Cluster:
                 raise ClusterLostError(f"{self._at}: the Dask scheduler does not answer any more")
             if shards:
                 self._put_out_silent(pending, shards, last)
-            with suppress(TimeoutError, Exception):
+            with suppress(TimeoutError, Exception), self._client.as_current():  # wait asks for a default one
                 wait(pending, timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
 
     def _listen(self, last: dict[int, float]) -> None:
