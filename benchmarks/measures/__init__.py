@@ -8,6 +8,7 @@ from measures.certified import certified, certified_real
 from measures.checkpoints import checkpoints
 from measures.choice import choice
 from measures.classes import class_pace, every_class
+from measures.cluster import cluster
 from measures.end_to_end import end_to_end, steady_state
 from measures.estimators import estimators
 from measures.gaps import gap_curves
@@ -49,4 +50,5 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "estimators": estimators,
     "kernels": kernels,
     "map_rates": map_rates,
+    "cluster": cluster,
 }
