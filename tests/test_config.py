@@ -92,6 +92,7 @@ def test_defaults():
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
         "output": {"model": "model.safetensors", "report": None},
         "checkpoint": {"dir": None, "every": 60.0, "every_rows": None, "patience": 3600.0, "resume": False},
+        "cluster": {"at": None, "shards": None, "sweeps": 2, "storage": None, "timeout": 600.0},
         "tune": {
             "l2": "1e-07..0.01", "l1": None, "candidates": 16, "solver": None, "loss": None, "by": "auto"
         },
@@ -344,9 +345,9 @@ UNKNOWN = [
     ("solvers: sgd", "solvers", "did you mean 'solver'?"),
     ("output: {zzz: 1}", "output.zzz", "known here: model, report"),
     ("zzz: 1", "zzz", "known here: data, features, map, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
+     "penalty, bias, solver, run, output, checkpoint, cluster, tune, follow, storage_options"),
     ("3: 1", "3", "known here: data, features, map, loss, multiclass, calibration, threshold, "
-     "penalty, bias, solver, run, output, checkpoint, tune, follow, storage_options"),
+     "penalty, bias, solver, run, output, checkpoint, cluster, tune, follow, storage_options"),
     ("solver: {name: sgd, batch_size: 3}", "solver.batch_size",
      "solver sgd has no such setting, it belongs to pegasos"),
     ("solver: {name: pegasos, eta0: 3}", "solver.eta0",
@@ -784,7 +785,8 @@ def test_to_yaml(write):
     ):
         assert line in lines
     assert [line[:-1] for line in lines if line.endswith(":")] == [
-        "data", "features", "map", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "tune",
+        "data", "features", "map", "threshold", "penalty", "bias", "solver", "run", "output", "checkpoint", "cluster",
+        "tune",
         "follow",
     ]  # fmt: skip
 

@@ -327,7 +327,7 @@ def test_groups_can_be_had_again_and_again(write: Callable[..., str]) -> None:
 )  # fmt: skip
 def test_nothing_to_learn_from(write: Callable[..., str], rows: list[str], given: dict[str, Any], says: str) -> None:
     with cached(write(rows), **given) as (_, feed, passes), pytest.raises(DataError) as caught:
-        groups_of(feed, passes)
+        groups_of(feed, passes).refuse_if_empty()
     assert str(caught.value) == says
 
 

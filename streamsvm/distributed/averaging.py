@@ -48,6 +48,7 @@ class ClusterTraining(TrainingRun):
             raise ConfigError(HOLD_OUT)
         super().__init__(settings, *others)
         self._clocks: list[float] = []
+        self._held_rows = 0
         self._sample: ScoreSample | None = None
 
     def new_feed(self) -> ClusterFeed:
@@ -148,11 +149,15 @@ class ClusterTraining(TrainingRun):
     def judged(self) -> ScoreSample | None:
         return self.to_judge_by(self._sample)
 
+    def _held_out(self) -> dict[str, Any] | None:
+        found = super()._held_out()
+        return None if found is None else found | {"examples": self._held_rows}
+
     # Going on later.
 
     def state(self) -> Tree:
-        return super().state() | {"clocks": list(self._clocks)}
+        return super().state() | {"clocks": list(self._clocks), "held_rows": self._held_rows}
 
     def restore(self, state: Tree) -> None:
         super().restore(state)
-        self._clocks = list(state["clocks"])
+        self._clocks, self._held_rows = list(state["clocks"]), state["held_rows"]
