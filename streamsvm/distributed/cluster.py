@@ -158,7 +158,6 @@ class Cluster:
         self.sizes: Mapping[int, int] = {}  # bytes of each shard
         self.sent = 0  # bytes of vectors that went to workers and came from them
         self._heard_of: dict[str, float] = {}  # when each worker was last heard of
-        self.by_worker: dict[str, list[float]] = {}  # rows, bytes and seconds of work of each
         self.heard: Heard = lambda rows, bytes: None
         client.subscribe_topic(TOPIC, self._hear)
 
@@ -276,7 +275,6 @@ class Cluster:
         for attempt in range(1, ATTEMPTS + 1):
             self._plan_homes()
             waiting = {shard: self._submit(work, shard, calls[shard]) for shard in sorted(calls) if shard not in done}
-            started = time.perf_counter()
             self._wait(list(waiting.values()), {future.key: shard for shard, future in waiting.items()})
             for shard, future in waiting.items():
                 if future.status == "finished":
@@ -285,7 +283,6 @@ class Cluster:
                     error = future.exception()
                     if type(error).__name__ not in ("KilledWorker", "CancelledError", "FutureCancelledError"):
                         raise error
-            self._count_seconds(time.perf_counter() - started)
             if len(done) == len(calls):
                 return [done[shard] for shard in sorted(done)]
             self._refuse_if_lost(None)
@@ -349,14 +346,7 @@ class Cluster:
         while self._beats:
             beat = self._beats.popleft()
             last[beat.shard] = self._heard_of[beat.worker] = time.monotonic()
-            told = self.by_worker.setdefault(beat.worker, [0.0, 0.0, 0.0])
-            told[0] += beat.rows
-            told[1] += beat.bytes
             self.heard(beat.rows, beat.bytes)
-
-    def _count_seconds(self, seconds: float) -> None:
-        for name in set(self._homes.values()):
-            self.by_worker.setdefault(name, [0.0, 0.0, 0.0])[2] += seconds
 
     def _comes_back(self) -> bool:
         """Whether the connection is there again before patience ends."""

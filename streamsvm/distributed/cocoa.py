@@ -28,7 +28,7 @@ by a worker that is lost before that never happened; what is committed can be ta
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -46,16 +46,6 @@ from streamsvm.solvers.descent import Descent
 RIDGE = 1e-12  # of the trace, so that equations of shards without such rows have a solution
 FARTHEST = 0.1  # that a dual variable is shifted by
 KEPT = 3  # states of which the dual variables stay in storage: the last two checkpoints, and one that is being written
-
-
-class Round(NamedTuple):
-    """How a round went, for the report."""
-
-    number: int
-    gap: float | None
-    objective: float
-    sent: int  # bytes, since the beginning
-    seconds: float
 
 
 class Cocoa(BatchSolver):

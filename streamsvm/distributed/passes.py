@@ -1,7 +1,6 @@
 """All shards as the passes of a run: filled on the workers, counted together."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ class ClusterPasses(Passes):
         super().__init__(team.stream, cache="off", note=note)
         self.team = team
         self._surveys: list[work.Survey] = []
-        self._read = 0
 
     @property
     def cached(self) -> bool:
@@ -83,8 +81,7 @@ class ClusterPasses(Passes):
         """The same shards as then; workers read them again."""
         if state["shards"] != self.team.wanted:
             self.team.plan(state["shards"])
-        bytes_before: Any = Tally()
-        self.stream.tally = bytes_before
+        self.stream.tally = Tally()
         self.fill(tick)
 
     def restore_filling(self, state: State) -> None:
