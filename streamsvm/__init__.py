@@ -30,10 +30,11 @@ The rooms, in the order data travels:
     io/log_source   logs that are still being written: io/follow reads them, io/logs has the files of each through its
                     rotations, io/marks how far each was read and what it is known by
     training        the whole story on one screen, online_training that of solvers that learn row by row, fitting that
-                    of solvers with a proof, tuning that of many candidates at once, following that of logs without an
-                    end, with recent figures, drift and exposition, incremental that of batches given by hand (runs has
-                    what they share)
-    distributed/    training, evaluating and predicting on the workers of a Dask cluster (its own page has its rooms)
+                    of solvers with a proof, tuning that of many candidates at once (contest has them, tuning_run says
+                    who goes on), following that of logs without an end, with recent figures, drift and exposition,
+                    incremental that of batches given by hand (runs has what they share)
+    distributed/    training, tuning, evaluating and predicting on the workers of a Dask cluster (its own page has its
+                    rooms)
     config          what all of this may be (offered has the names); reading turns it into streams
     exchange        models for other programs
     cli, estimators who asks for it: the command line, and users of scikit-learn

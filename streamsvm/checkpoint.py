@@ -47,6 +47,7 @@ UNUSED = {  # settings of other commands
     "train": ("tune", "follow"),
     "train --cluster": ("tune", "follow"),
     "tune": ("follow",),
+    "tune --cluster": ("follow",),
     "follow": ("tune",),
 }
 FIRST_RETRY = 1.0  # seconds; twice as long after each further failure

@@ -7,19 +7,21 @@ The cache is filled before anything is learned: then the number of rows, the cla
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamsvm import interrupts
-from streamsvm.batch import Float32s, Float64s
+from streamsvm.batch import Batch, Float32s
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.checkpoint import Tree
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.fold_groups import FoldGroups
 from streamsvm.groups import Groups
+from streamsvm.holdout import Holdout
 from streamsvm.judging import cross_fitted, wanted
 from streamsvm.losses import smooth
 from streamsvm.model import Model
@@ -28,9 +30,9 @@ from streamsvm.progress import Progress
 from streamsvm.reading import make_reading, memory_for_batch_solver
 from streamsvm.runs import Run, make_problem
 from streamsvm.score_sample import ScoreSample
-from streamsvm.scoring import Offset, losses_of, score_rows
+from streamsvm.scoring import Offset, score_rows
 from streamsvm.solvers import BATCH_SOLVERS, class_weight_bytes, make_batch_solver, make_class_solver
-from streamsvm.solvers.base import Problem
+from streamsvm.solvers.base import Problem, row_order, weighty
 from streamsvm.solvers.batch import BatchSolver, Figures, Limits, Surroundings
 
 if TYPE_CHECKING:
@@ -85,10 +87,16 @@ def ready_groups(raw: CachedGroups, map: "RowMap | None", tick: Callable[[int], 
     return MappedGroups(raw, map, tick)
 
 
+def held_out_rows(groups: Any, number: int) -> Batch:
+    """The held-out rows of a group, without the others."""
+    rows = groups.held_out(number)
+    return weighty(rows, row_order(rows, None))
+
+
 class Fitting(Run):
     """One run: a solver, and what is told about it."""
 
-    needs_cache = True
+    needs_cache = starts_with_rows = True
 
     def __init__(self, settings: Settings, *others: Any) -> None:
         super().__init__(settings, *others)
@@ -290,26 +298,22 @@ class Fitting(Run):
         """Loss and error of the rows that were not learned, and their scores, as far as they are of use."""
         if not self.settings.data.holdout:
             return None, None, None
-        loss = make_problem(self.settings, self.settings.loss, 1.0, 0.0).loss
-        sample = ScoreSample(many=self.feed.classes.many) if wanted(self.settings) else None
-        total = weight = wrong = 0.0
-        for scores, rows in self.held_out_scores(weights, bias):
-            one, c, bad = losses_of(scores, rows, loss, self.rule)
-            total, weight, wrong = total + one, weight + c, wrong + bad
-            if sample is not None:
-                sample.add(scores, rows.labels, rows.weights)
-            self._read(0)
-        if not weight:
+        problem = make_problem(self.settings, self.settings.loss, 1.0, 0.0)
+        samples = [ScoreSample(many=self.feed.classes.many)] if wanted(self.settings) else None
+        holdout = Holdout([problem.loss], self.rule, samples)
+        self.measure_held_out(holdout, weights, bias)
+        loss, error = holdout.figures()
+        if loss is None:
             self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
             return None, None, None
-        return total / weight, wrong / weight, sample
+        return loss, error, samples[0] if samples else None
 
-    def held_out_scores(self, weights: Float32s, bias: Offset) -> Iterator[tuple[Float64s, Any]]:
-        """Scores of rows, and their labels and weights; those that are not held out have none."""
-        groups: Any = self.groups
-        for number in range(groups.count):
-            rows = groups.held_out(number)
-            yield score_rows(rows, weights, bias), rows
+    def measure_held_out(self, holdout: Holdout, weights: Float32s, bias: Offset) -> None:
+        """Have all held-out rows scored by these weights."""
+        scores = partial(score_rows, weights=weights, bias=bias)
+        for number in range(self.groups.count):
+            holdout.measure_rows(held_out_rows(self.groups, number), [scores])
+            self._read(0)
 
     # What is told.
 
@@ -330,11 +334,12 @@ class Fitting(Run):
     def progress(self) -> Progress:
         assert self.facts is not None
         known = self.solver.figures if self.solver is not None else self._known()
-        share = self.rows_read / max(self.facts.rows, 1)
+        rows = self.rows_by_now()
+        share = rows / max(self.facts.rows, 1)
         return Progress(
             pass_number=self._passes_made + (self.solver.passes if self.solver is not None and self._steps_left else 0),
             passes=self.settings.solver.passes,
-            examples=self.rows_read,
+            examples=rows,
             bytes=int(share * 8 * self.facts.features),
             features=int(share * self.facts.features),
             loss=known.loss if known else None,
@@ -346,6 +351,10 @@ class Fitting(Run):
             dual=known.dual if known else None,
             gap=known.gap if known else None,
         )
+
+    def rows_by_now(self) -> int:
+        """All that were read, with those of a piece of work that is under way, as far as these are known."""
+        return self.rows_read
 
     @property
     def _passes_made(self) -> int:

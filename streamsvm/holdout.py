@@ -30,7 +30,7 @@ class Holdout:
     """Sums of weight, loss and wrongly classified weight over held-out rows, for one model or for several."""
 
     def __init__(self, losses: Sequence[Loss], rule: str = "ova", samples: Sequence[ScoreSample] | None = None) -> None:
-        self._losses = list(losses)
+        self.losses = list(losses)
         self._rule = rule
         self.samples = list(samples) if samples is not None else None  # of each model, if its scores are wanted
         self._waiting: list[Batch] = []
@@ -68,20 +68,29 @@ class Holdout:
             return
         rows = concatenate(self._waiting)
         self._waiting = []
+        self.measure_rows(rows, models)
+
+    def measure_rows(self, rows: Batch, models: Iterable[Scores | None]) -> None:
+        """Let each model score rows that were not learned, from whoever has them; None is a model that diverged."""
         self._measured += rows.rows
         for k, model in enumerate(models):
             if model is None:
                 self._sums[k] = np.nan
                 continue
             scores = model(rows)
-            total, weight, wrong = losses_of(scores, rows, self._losses[k], self._rule)
+            total, weight, wrong = losses_of(scores, rows, self.losses[k], self._rule)
             self._sums[k] += (weight, total, wrong)
             if self.samples is not None:
                 self.samples[k].add(scores, rows.labels, rows.weights)
 
+    def take(self, rows: int, sums: Float64s) -> None:
+        """Add what others have measured: so many rows, and the `sums` of each model."""
+        self._measured += rows
+        self._sums += sums
+
     def keep(self, which: Sequence[int]) -> None:
         """Drop the other models."""
-        self._losses = [self._losses[k] for k in which]
+        self.losses = [self.losses[k] for k in which]
         self.samples = [self.samples[k] for k in which] if self.samples is not None else None
         self._sums = self._sums[list(which)]
 
@@ -89,6 +98,12 @@ class Holdout:
     def examples(self) -> int:
         """Rows measured in this pass."""
         return self._measured
+
+    @property
+    def sums(self) -> Float64s:
+        """Weight, loss and wrongly classified weight of this pass's rows, for each model."""
+        sums: Float64s = self._sums.copy()
+        return sums
 
     def figures(self, model: int = 0) -> tuple[float | None, float | None]:
         """Mean loss and error of this pass."""
@@ -98,7 +113,7 @@ class Holdout:
     def state(self) -> dict[str, Any]:
         """Everything that the future depends on, copied."""
         return {
-            "models": len(self._losses),
+            "models": len(self.losses),
             "measured": self._measured,
             "sums": self._sums.copy(),
             "waiting": concatenate(self._waiting)._asdict(),
@@ -107,8 +122,8 @@ class Holdout:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was taken, with the losses of the models that were kept until then."""
-        if state["models"] != len(self._losses):
-            raise ModelError(f"the held-out figures saved are of {state['models']} models, not of {len(self._losses)}")
+        if state["models"] != len(self.losses):
+            raise ModelError(f"the held-out figures saved are of {state['models']} models, not of {len(self.losses)}")
         waiting = Batch(**state["waiting"]).copy()
         self._waiting = [waiting] if waiting.rows else []
         self._sums = np.array(state["sums"], np.float64)

@@ -60,10 +60,13 @@ class TrainingRun(OnlineRun):
 
     def start(self) -> None:
         self.solver = self._watched(self._new_solver(), self.listener.note)
+        self.holdout = self.new_holdout()
+        self._told = False
+
+    def new_holdout(self) -> Holdout:
         many, held = self.feed.classes.many, self.settings.data.holdout
         samples = [ScoreSample(many=many)] if held and wanted(self.settings) else None
-        self.holdout = Holdout([self.solver.problem.loss], self.rule, samples)
-        self._told = False
+        return Holdout([self.solver.problem.loss], self.rule, samples)
 
     def _watched(self, solver: OnlineSolver, note: Callable[[str], None]) -> OnlineSolver:
         """The solver, with someone who sees rows before they are learned, where the model is judged by these."""
@@ -166,7 +169,7 @@ class TrainingRun(OnlineRun):
     def _look_at_held_out(self, number: int) -> None:
         if not self.settings.data.holdout:
             return
-        self.holdout.measure([self.solver.scores])
+        self.measure_held_out()
         loss, error = self.holdout.figures()
         if loss is None or error is None:
             self.listener.note("warning: no row is held out; data.holdout is larger than the number of rows")
@@ -180,6 +183,10 @@ class TrainingRun(OnlineRun):
                 self.best_sample = self.holdout.samples[0].newest(self.holdout.examples)
             kept = self.solver.weights() if self.settings.solver.early_stop else (self.solver.vector[:0], 0.0)
             self.best = Best(number, loss, error, *kept)
+
+    def measure_held_out(self) -> None:
+        """At the end of a pass: have the held-out rows scored, or those that still wait."""
+        self.holdout.measure([self.solver.scores])
 
     def _measure_objective(self) -> None:
         """The objective over all rows that were learned, if asked for: one more reading."""

@@ -4,6 +4,14 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
+class Together(NamedTuple):
+    """Of a run on a cluster: who is there, and what it has cost so far to agree."""
+
+    workers: int
+    rounds: int  # exchanges of vectors in which all shards took part
+    sent: int  # bytes of vectors that went to workers and came from them
+
+
 class Progress(NamedTuple):
     """Where a run stands.
 
@@ -25,6 +33,7 @@ class Progress(NamedTuple):
     dual: float | None = None  # no weights have an objective below
     gap: float | None = None  # relative to the objective
     recent: Mapping[str, float | None] | None = None  # of a log that is followed: how it goes now
+    cluster: Together | None = None
 
 
 class Listener(Protocol):

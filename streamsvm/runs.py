@@ -81,7 +81,7 @@ class Run(ABC):
 
     @abstractmethod
     def restore(self, state: Tree) -> None:
-        """Go on where `state` was taken; after `start`, but for a run that needs the cache and has learned all."""
+        """Go on where `state` was taken; after `start`, but for a run that starts with rows and has learned all."""
 
     @property
     @abstractmethod
@@ -95,6 +95,12 @@ class Run(ABC):
         return Feed(self.settings, self.passes, self.listener.note, self.initial, self.memory)
 
     needs_cache = False  # whether all rows must be in the cache before the first is learned
+    starts_with_rows = False  # whether `start` needs them there
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether rows are wanted again when all is learned."""
+        return self.settings.run.objective
 
     @property
     def preparing(self) -> bool:
@@ -123,10 +129,13 @@ class Run(ABC):
             self._checkpoints.tick(rows, self._snapshot)
 
     def _show_reading(self, rows: int) -> None:
+        self.listener.progress(self.reading())
+
+    def reading(self) -> Progress:
         """Progress without figures: data is read, but not to learn from it."""
         read, seconds = self.passes.stream.tally.bytes, time.perf_counter() - self.started
         passes, fraction = self.settings.solver.passes, self.passes.fraction
-        self.listener.progress(Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction))
+        return Progress(self.number, passes, 0, read, 0, None, None, 0.0, seconds, fraction)
 
     def _snapshot(self) -> Snapshot:
         stage = "prepare" if self.preparing else "learn" if self._inside or self.unfinished else "learned"
@@ -229,10 +238,10 @@ class Run(ABC):
     def _restore(self, state: Tree) -> None:
         standing = state["standing"]
         self.number, self._inside = standing["pass"], standing["inside"]
-        if standing["stage"] != "learned" or self.settings.run.objective:
+        if standing["stage"] != "learned" or self.looks_back:
             self.passes.restore(state["passes"], self._show_reading, inside=self._inside)
         self.feed.restore(state["feed"], inside=self._inside)
-        if standing["stage"] != "learned" or not self.needs_cache:
+        if standing["stage"] != "learned" or not self.starts_with_rows:
             self.start()
         self.restore(state["own"])
 

@@ -77,14 +77,12 @@ def _prepared(
         with checkpointed(settings, "train", listener, data) as (passes, checkpoints):
             yield passes, checkpoints, Fitting if whole_data(settings) else TrainingRun
         return
-    from streamsvm.distributed.running import clustered
+    from streamsvm.distributed.running import clustered, training_kind
 
     if data is not None:
         raise ConfigError("a cluster reads files and urls, not rows that are in this process")
-    if not settings.data.train:
-        raise ConfigError("there is no training data: name a file, or set data.train")
-    with clustered(settings, listener, initial, client) as parts:
-        yield parts
+    with clustered("train", settings, listener, initial, client) as (passes, checkpoints):
+        yield passes, checkpoints, training_kind(settings)
 
 
 def chosen_solver(settings: Settings, listener: Listener, data: Stream | None = None) -> Settings:

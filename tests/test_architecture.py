@@ -38,8 +38,8 @@ DOORS = {
     "onnx": ("exchange/onnx_graph.py",),
     "threadpoolctl": ("features/maps/make.py",),
     "matplotlib": ("report/figures.py",),
-    "dask": ("distributed/cluster.py",),
-    "distributed": ("distributed/cluster.py", "distributed/job.py"),
+    "dask": ("distributed/opening.py",),
+    "distributed": ("distributed/opening.py", "distributed/job.py"),
     "numpy": ("",),
 }
 
@@ -52,6 +52,7 @@ ROOMS = {
     "places": set(),
     "offered": set(),
     "progress": set(),
+    "crew": set(),
     "interrupts": set(),
     "pool": {"interrupts"},
     "mapping": SMALL | {"config", "features/maps", "model", "offered", "shuffle"},
@@ -110,10 +111,11 @@ ROOMS = {
     | {"calibration", "drift", "losses", "metrics", "progressive", "score_sample", "shuffle", "solvers"},
     "exposition": {"errors"},
     "judging": {"batch", "calibration", "config", "errors", "model", "score_sample", "thresholds"},
-    "report/recording": {"progress"},
+    "report/recording": {"crew", "progress"},
     "report": SMALL
     | {
         "config",
+        "crew",
         "evaluate",
         "io",
         "io/files",
@@ -159,6 +161,7 @@ ROOMS = {
     | TERMS,
     "fitting": {"cached_groups", "checkpoint", "config", "interrupts", "model", "passes", "progress", "reading", "runs"}
     | {"features/maps", "fold_groups", "groups", "judging", "mapped_groups", "score_sample", "scoring", "solvers"}
+    | {"holdout"}
     | SMALL
     | TERMS,
     "array_rows": SMALL,
@@ -212,6 +215,7 @@ ROOMS = {
     | {"report/recording", "runs", "score_sample", "scoring", "solvers"}
     | SMALL,
     "distributed": {"cache_place", "cached_groups", "checkpoint", "config", "features", "feed", "fitting", "groups"}
+    | {"contest", "crew", "holdout", "losses", "report/recording", "tuning_run"}
     | {"evaluate", "predicting"}
     | {
         "interrupts",
@@ -245,22 +249,12 @@ ROOMS = {
     | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
     | {"online_training", "tables", "training"}
     | SMALL,
-    "tuning": {
-        "checkpoint",
-        "config",
-        "feed",
-        "holdout",
-        "judging",
-        "model",
-        "score_sample",
-        "passes",
-        "progress",
-        "report",
-        "runs",
-        "scoring",
-        "solvers",
-    }
-    | {"online_training", "training"}
+    "contest": {"checkpoint", "config", "feed", "holdout", "online_training", "runs", "solvers"} | SMALL,
+    "tuning_run": {"checkpoint", "config", "contest", "feed", "holdout", "judging", "model", "passes", "progress"}
+    | {"runs", "score_sample"}
+    | SMALL,
+    "tuning": {"checkpoint", "config", "contest", "distributed", "passes", "progress", "report", "runs", "solvers"}
+    | {"training", "tuning_run"}
     | SMALL,
     "cli": {
         "offered",

@@ -97,6 +97,20 @@ def test_figures_are_weighted_means() -> None:
     assert holdout.figures() == (None, None) and holdout.examples == 0
 
 
+def test_what_others_have_measured_is_added() -> None:
+    """Each part is measured by itself, as shards of a cluster are; the sum is what one has measured of all of them."""
+    weights = np.linspace(-1, 1, 30, dtype=np.float32)
+    models, losses = [scoring(weights, 0.1), None, scoring(-weights)], [Hinge(), Hinge(), Logistic()]
+    whole, added = Holdout(losses), Holdout(losses)
+    for piece in cut(ROWS, [11, 30]):
+        part = Holdout(losses)
+        part.measure_rows(piece, models)
+        whole.measure_rows(piece, models)
+        added.take(part.examples, part.sums)
+    assert np.array_equal(added.sums, whole.sums, equal_nan=True) and np.isnan(added.sums[1]).all()
+    assert added.examples == whole.examples == 60 and added.figures(2) == whole.figures(2)
+
+
 def test_models_may_leave() -> None:
     models = [scoring(np.full(30, value, np.float32)) for value in (0.1, 0.2, 0.3)]
     mask = np.arange(60) % 2 == 0

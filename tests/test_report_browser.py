@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_crew import made_up_crew, made_up_figures, new_recording, recorded_proofs
 
 from streamsvm import load_settings, train, tune
+from streamsvm.model import load_model
+from streamsvm.report.story import Story
+from streamsvm.report.writing import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -80,7 +84,21 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, (run, wishes) in runs.items():
         found[name] = place / f"{name}.html"
         run(load_settings(overrides={**wishes, "output.report": str(found[name]), "output.model": str(place / "m.st")}))
+    for name, count in (("few workers", 5), ("many workers", 256)):
+        found[name] = place / f"{name}.html"
+        _report_of_cluster(found[name], count, str(place / "m.st"))
     return found
+
+
+def _report_of_cluster(place: Path, count: int, model: str) -> None:
+    """The report of a run on a cluster that might have been; tests/distributed has one that was."""
+    record, recording = made_up_crew(count, lost=2), new_recording()
+    recording.crew = record
+    recorded_proofs(recording, 30, 120_000_000)
+    result = {"examples": 5000, "seconds": 50.0, "gap": 0.01, "objective": 0.4, "dual": 0.396, "tol": 1e-2}
+    result |= {"loss": 0.3, "error": 0.1, "cluster": made_up_figures(record, 30, 120_000_000)}
+    settings = load_settings(overrides={"data.train": "rows.svm", "solver": "dcd"})
+    write_report(str(place), Story("train", settings, load_model(model), model, model, result, recording, None), print)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +121,7 @@ def contrast(one: list[float], other: list[float]) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("name", ["online", "proof", "tune", "names"])
+@pytest.mark.parametrize("name", ["online", "proof", "tune", "names", "few workers", "many workers"])
 def test_a_page_is_whole_on_every_screen(browser: Any, pages: dict[str, Path], name: str) -> None:
     opened = browser.new_page()
     said: list[str] = []
@@ -152,4 +170,16 @@ def test_programs_find_the_numbers_in_the_page(browser: Any, pages: dict[str, Pa
     data = opened.evaluate("JSON.parse(document.getElementById('data').textContent)")
     assert data["command"] == "train" and len(data["judged"]["shapes"]["curves"]["1"]["recall"]) > 100
     assert data["history"]["examples"][-1] == 2 * 32561
+    opened.close()
+
+
+def test_workers_have_their_chapter(browser: Any, pages: dict[str, Path]) -> None:
+    opened = browser.new_page()
+    for name, shown in (("few workers", 7), ("many workers", 6)):
+        opened.goto(pages[name].as_uri())
+        assert opened.evaluate("document.querySelectorAll('#workers figure > svg').length") == 4
+        rows = "[...document.querySelectorAll('#workers tbody tr')].filter(row => row.checkVisibility())"
+        assert opened.evaluate(f"{rows}.length") == shown
+    opened.click("#workers summary")
+    assert opened.evaluate(f"{rows}.length") == 6 + 258
     opened.close()

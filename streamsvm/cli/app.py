@@ -131,7 +131,8 @@ def train(
 
 
 @app.command(
-    epilog="Example: streamsvm tune data.svm.gz --l2 1e-8..1e-3 --passes 3 -o best.safetensors",
+    epilog="Example: streamsvm tune data.svm.gz --l2 1e-8..1e-3 --passes 3 -o best.safetensors; "
+    "streamsvm tune 's3://logs/*.svm' --cluster tcp://scheduler:8786 --passes 3 -o best.safetensors",
 )
 @with_flags(TUNE_FLAGS)
 def tune(
@@ -295,7 +296,7 @@ def _predict_here(settings: "Settings", model: "Model", source: "Source", wish: 
 def _predict_on_cluster(
     settings: "Settings", model: "Model", source: "Source", wish: "Wish", output: str | None
 ) -> "Tally":
-    from streamsvm.distributed.cluster import opened_cluster
+    from streamsvm.distributed.opening import opened_cluster
     from streamsvm.distributed.serving import predict_on, refuse_unnumbered
 
     refuse_unnumbered(output)
@@ -402,7 +403,7 @@ def _measured(
 ) -> "tuple[Measured, Tally]":
     """The figures of a model, made here or on a cluster, and what was read for them."""
     if settings.cluster.at:
-        from streamsvm.distributed.cluster import opened_cluster
+        from streamsvm.distributed.opening import opened_cluster
         from streamsvm.distributed.serving import measure_on
 
         with opened_cluster(settings.cluster.at, None, settings.cluster.timeout, _warn) as cluster:

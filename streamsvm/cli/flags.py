@@ -148,7 +148,7 @@ FOLLOW_FLAGS = {
     "format": FLAGS["format"]._replace(help=f"auto, {', '.join(LINES)}. [default: auto]", words=("auto", *LINES)),
 }
 
-OF_ONE_RUN = ("l2", "c", "l1", "path", "solver", "loss", "init", "early_stop", "tol", "time", "cluster", "shards")
+OF_ONE_RUN = ("l2", "c", "l1", "path", "solver", "loss", "init", "early_stop", "tol", "time")
 TUNE_FLAGS = {
     "l2": Flag("tune.l2", "Penalties to try: a range or a list. [default: 1e-7..1e-2]"),
     "l1": Flag("tune.l1", "L1 penalties to try, each with every l2 (folos, adagrad, ftrl)."),

@@ -6,10 +6,12 @@ import sys
 import time
 from typing import Any, TextIO
 
+from streamsvm.cli.pace import Pace, moving, stage
 from streamsvm.cli.show_metrics import metrics_line
 from streamsvm.progress import Progress
 
 EVERY_SECONDS = 15.0
+SOON = 2.0  # seconds until the first line without figures
 JUDGED = {
     "progressive": "scored before they were learned",
     "held-out": "that were held out",
@@ -23,6 +25,7 @@ class Lines:
     """A line whenever the number of examples has doubled, or fifteen seconds have passed.
 
     Of a solver that proves its gap: whenever that is known anew, if it is less than two thirds of the one shown last.
+    On a cluster, before there are figures, while workers read or learn the first rows: how much, when it has doubled.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -32,12 +35,24 @@ class Lines:
         self._before: Progress | None = None
         self._now: Progress | None = None
         self._first: Progress | None = None
+        self._read = 0  # bytes, by now
+        self._stage = ""  # before there are figures, and when to say how far it is: after so many seconds, or bytes
+        self._due: tuple[float, float] = (0.0, 0.0)
+        self._pace = Pace()
+        self._rate_by_now: float | None = None
 
     def note(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
     def progress(self, now: Progress) -> None:
-        self._first = self._first or now
+        if self._first is None or now.bytes < self._read:  # bytes that are read are not those that are learned
+            self._first = now
+        self._read = now.bytes
+        self._rate_by_now = self._pace.rate(now)
+        if now.loss is None and now.objective is None and self._before is None:
+            if now.cluster is not None:
+                self._move(now)
+            return
         if now.objective is not None:
             self._prove(now)
             return
@@ -47,11 +62,23 @@ class Lines:
         if now.examples >= self._next or now.seconds - self._shown_at >= EVERY_SECONDS:
             self._show(now)
 
+    def _move(self, now: Progress) -> None:
+        """Say how far it is, without figures: soon, then whenever that has doubled, or fifteen seconds have passed."""
+        if stage(now) != self._stage:
+            self._stage, self._due = stage(now), (now.seconds + SOON, math.inf)
+        elif now.bytes and (now.seconds >= self._due[0] or now.bytes >= self._due[1]):
+            self.moving_line(now, self._rate_by_now)
+            self._due = (now.seconds + EVERY_SECONDS, 2.0 * now.bytes)
+
     def _show(self, now: Progress) -> None:
         if now.loss is None:
             return
-        if self._before is None:
+        before = self._before
+        if before is None:
             self.header()
+        elif (now.pass_number, now.examples, now.loss) == (before.pass_number, before.examples, before.loss):
+            self._before = now
+            return
         self.line(now, self._rate(now), *_since(self._before, now))
         self._next = 2 * now.examples
         self._shown_at = now.seconds
@@ -75,7 +102,9 @@ class Lines:
         self._before = now
 
     def _rate(self, now: Progress) -> float | None:
-        """MB/s since the previous line."""
+        """MB/s since the previous line; of many workers, which tell at once, that of the last seconds."""
+        if now.cluster is not None:
+            return self._rate_by_now
         since = self._before or self._first
         if since is None or now.seconds <= since.seconds:
             return None
@@ -83,6 +112,9 @@ class Lines:
 
     def header(self, text: str = HEADER) -> None:
         print(text, file=self._out)
+
+    def moving_line(self, now: Progress, rate: float | None) -> None:
+        print(f"{stage(now)}  {moving(now, rate)}", file=self._out, flush=True)
 
     def proof_line(self, now: Progress) -> None:
         print(proof_row(now), file=self._out, flush=True)
@@ -147,10 +179,13 @@ class JsonLines(Lines):
     def header(self, text: str = HEADER) -> None:
         pass
 
+    def moving_line(self, now: Progress, rate: float | None) -> None:
+        self.line(now, rate, None, None)
+
     def proof_line(self, now: Progress) -> None:
         self.line(now, None, now.loss or 0.0, now.error or 0.0)
 
-    def line(self, now: Progress, rate: float | None, new_loss: float, new_error: float) -> None:
+    def line(self, now: Progress, rate: float | None, new_loss: float | None, new_error: float | None) -> None:
         shown = {
             "pass": now.pass_number,
             "examples": now.examples,
@@ -163,7 +198,9 @@ class JsonLines(Lines):
             "objective": now.objective,
             "dual": now.dual,
             "gap": now.gap,
+            "fraction": now.fraction,
             "seconds": now.seconds,
+            **(now.cluster._asdict() if now.cluster is not None else {}),
         }
         print(json.dumps(shown), file=self._out, flush=True)
 
@@ -179,16 +216,14 @@ class Live(Lines):
         super().__init__(sys.stderr)
         self._console = Console(stderr=True, highlight=False)
         columns = (
-            TextColumn("pass {task.fields[number]}/{task.fields[passes]}"),
-            BarColumn(),
-            TextColumn("{task.fields[examples]:,} examples"),
-            TextColumn("{task.fields[rate]:,.0f} MB/s"),
-            TextColumn("loss {task.fields[loss]:.4f}"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[moving]}"),
             TimeRemainingColumn(),
         )
         self._bar = Bar(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task("", total=None, number=1, passes=1, examples=0, rate=0.0, loss=0.0)
-        self._drawn_at = 0.0
+        self._task = self._bar.add_task("starting", total=None, moving="")
+        self._drawn_at = self._fraction = 0.0
         self._bar.start()
 
     def note(self, text: str) -> None:
@@ -197,6 +232,9 @@ class Live(Lines):
 
     def header(self, text: str = HEADER) -> None:
         self._bar.console.print(text, style="bold")
+
+    def moving_line(self, now: Progress, rate: float | None) -> None:
+        pass  # the bar says so
 
     def proof_line(self, now: Progress) -> None:
         self._bar.console.print(proof_row(now), markup=False)
@@ -209,15 +247,15 @@ class Live(Lines):
         if time.monotonic() - self._drawn_at < 0.1:
             return
         self._drawn_at = time.monotonic()
+        if now.fraction < self._fraction:
+            self._bar.reset(self._task)  # or the time that is left would be that of the pass before
+        self._fraction = now.fraction
         self._bar.update(
             self._task,
             total=1.0 if now.fraction else None,
             completed=now.fraction,
-            number=now.pass_number,
-            passes=now.passes,
-            examples=now.examples,
-            rate=self._rate(now) or 0.0,
-            loss=now.loss or 0.0,
+            description="reading" if stage(now) == "reading" else f"pass {max(now.pass_number, 1)}/{now.passes}",
+            moving=moving(now, self._rate_by_now),
         )
 
     def close(self) -> None:
@@ -254,6 +292,8 @@ def summary(result: dict[str, Any], model_text: str) -> str:
     lines = [
         f"trained  {result['examples']:,} examples, {passes}, {result['seconds']:.2f} s",
     ]
+    if result.get("cluster"):
+        lines.append("cluster  " + crew(result["cluster"]))
     if result["loss"] is not None:
         how = "all rows, with the weights at the end" if "tol" in result else "rows predicted, then learned"
         lines.append(f"train    loss {result['loss']:.5f}, error {100 * result['error']:.2f} % ({how})")
@@ -274,6 +314,20 @@ def summary(result: dict[str, Any], model_text: str) -> str:
         lines.append("test     " + metrics_line(result["test"]))
     lines.append(f"model    {model_text}")
     return "\n".join(lines)
+
+
+def crew(told: dict[str, Any]) -> str:
+    """Who has worked on a cluster, and what it has cost to agree."""
+    parts = [_several(told["workers"], "worker"), _several(told["shards"], "shard")]
+    parts += [_several(told["rounds"], "round"), f"{told['sent'] / 1e6:,.1f} MB sent"]
+    parts += [f"workers busy for {100 * told['busy']:.0f} % of the time"]
+    parts += [f"{_several(told['lost'], 'worker')} lost"] if told["lost"] else []
+    parts += [f"{told['came_later']:,} came later"] if told["came_later"] else []
+    return ", ".join(parts)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def judged_lines(result: dict[str, Any]) -> list[str]:

@@ -430,7 +430,7 @@ class Settings(Section, title="streamsvm settings"):
         """ConfigError if a command that works on one machine is to work on a cluster."""
         if self.cluster.at is not None:
             raise ConfigError(
-                f"cluster.at: {command} works on one machine; train, evaluate and predict may have several"
+                f"cluster.at: {command} works on one machine; train, tune, evaluate and predict may have several"
             )
 
     @property

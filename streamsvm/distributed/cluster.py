@@ -1,4 +1,4 @@
-"""The only door to Dask: work on shards, done by workers that may die, hang, or come later.
+"""Work on shards, done by the workers of a Dask cluster, which may die, hang, or come later.
 
 A task is a function of what it is given; what it leaves on a worker (rows in memory, a cache file) only makes the next
 one quicker. So whatever is lost with a worker is done again by another. Each shard has a home, the worker that has its
@@ -9,24 +9,26 @@ Three kinds of trouble are told apart: a worker that dies (Dask runs its tasks e
 `timeout` seconds: it is put out, and its tasks run elsewhere), and a scheduler that is gone (ClusterLostError).
 """
 
-import logging
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from streamsvm import interrupts
-from streamsvm.errors import ConfigError, SourceError, StreamSvmError
+from streamsvm.crew import host_and_port
+from streamsvm.distributed.joining import meet
+from streamsvm.distributed.watch import Beat, Watch
+from streamsvm.errors import ConfigError, DataError, SourceError, StreamSvmError
 
 TOPIC = "streamsvm-progress"
 POLL = 0.25  # seconds between two looks at signals and clocks
 ATTEMPTS = 5  # to have a task done
 ARITY = 8  # results that are added in one task
 PATIENCE = 30.0  # seconds to wait for workers, and for a scheduler that does not answer
+LOOK = 2.0  # seconds between two looks at who is there
 LARGE = 1 << 20  # bytes from which on values are sent once to each worker, and not with each task
 
 Heard = Callable[[int, int], None]  # rows and bytes that some worker has read since
@@ -41,12 +43,17 @@ class Failure(NamedTuple):
 
     kind: str
     message: str
+    worker: str = ""
 
-    def raised(self) -> StreamSvmError:
+    def raised(self, elsewhere: bool) -> StreamSvmError:
+        """The error; what a worker `elsewhere` could not do is told with its name, since it may be its own fault."""
         import streamsvm.errors
 
-        error: StreamSvmError = getattr(streamsvm.errors, self.kind, SourceError)(self.message)
-        return error
+        kind: type[StreamSvmError] = getattr(streamsvm.errors, self.kind, SourceError)
+        if not elsewhere or not self.worker or issubclass(kind, DataError):
+            return kind(self.message)
+        same = "; paths must mean the same on all machines: a shared file system, or a bucket"
+        return kind(f"{self.message} (on worker {self.worker}{same if kind is SourceError else ''})")
 
 
 class Shared:
@@ -56,88 +63,6 @@ class Shared:
         self.value = value
         self.small = small
         self.future: Any = None
-
-
-class Beat(NamedTuple):
-    """What a worker has told: of which shard, and what was read since it told last."""
-
-    shard: int
-    worker: str
-    rows: int
-    bytes: int
-
-
-def require_dask() -> Any:
-    """The module, or what to install."""
-    try:
-        import distributed
-    except ImportError as error:
-        raise ConfigError("--cluster needs Dask: pip install 'streamsvm[dask]'") from error
-    return distributed
-
-
-@contextmanager
-def opened_cluster(at: str, client: Any, timeout: float | None, note: Callable[[str], None]) -> Iterator["Cluster"]:
-    """The cluster at a place, or behind a client that somebody else has; a local one ends with this block."""
-    distributed = require_dask()
-    with ExitStack() as stack:
-        home = stack.enter_context(_own_directory()) if client is None and at.startswith("local:") else None
-        if client is None:
-            client = stack.enter_context(_connected(distributed, at, home))
-        cluster = Cluster(client, at or str(client.scheduler.address), timeout, note, home)
-        stack.callback(cluster.leave)
-        yield cluster
-
-
-@contextmanager
-def _own_directory() -> Iterator[Path]:
-    """A directory of this run, for workers of this machine; it goes with the run."""
-    from streamsvm.cache_place import temporary_home
-
-    above = temporary_home().parent / "clusters"
-    above.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=above, ignore_cleanup_errors=True) as made:
-        yield Path(made)
-
-
-@contextmanager
-def _connected(distributed: Any, at: str, home: Path | None) -> Iterator[Any]:
-    with ExitStack() as stack:
-        address: Any = at
-        if home is not None:
-            address = stack.enter_context(_local(distributed, at, home))
-        elif "://" not in at:
-            raise ConfigError(f"cluster.at: {at} is no address: tcp://scheduler:8786, or local:4 for four processes")
-        try:
-            client = stack.enter_context(distributed.Client(address, timeout=PATIENCE, set_as_default=False))
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except (OSError, TimeoutError) as error:
-            raise SourceError(f"{at}: no Dask scheduler, or no worker, answers: {error}") from error
-        yield client
-
-
-@contextmanager
-def _local(distributed: Any, at: str, home: Path) -> Iterator[Any]:
-    """Processes of this machine, one thread each."""
-    count = at.removeprefix("local:")
-    if not count.isdecimal() or int(count) < 1:
-        raise ConfigError(f"cluster.at: {at}: say how many processes, as in local:4")
-    import dask
-
-    quiet = {"distributed.admin.large-graph-warning-threshold": "1GB", "distributed.comm.timeouts.connect": "10s"}
-    with dask.config.set(quiet):
-        cluster = distributed.LocalCluster(
-            n_workers=int(count),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
-            memory_limit=0,
-            local_directory=str(home),
-            silence_logs=logging.CRITICAL,
-        )
-        with cluster:
-            yield cluster
 
 
 class Cluster:
@@ -151,15 +76,28 @@ class Cluster:
         self._at = at
         self._timeout = timeout
         self._note = note
-        self._beats: deque[Beat] = deque()
+        self._beats: deque[tuple[float, Beat]] = deque()
         self._homes: dict[int, str] = {}
         self._known: tuple[str, ...] = ()  # workers for which homes were planned
         self._put_out: set[str] = set()
+        self._strangers: set[str] = set()  # of those put out, the ones that came without what tasks need
+        self._met: set[str] = set()
         self.sizes: Mapping[int, int] = {}  # bytes of each shard
-        self.sent = 0  # bytes of vectors that went to workers and came from them
+        self.watch = Watch()
+        self._looked = time.monotonic()
         self._heard_of: dict[str, float] = {}  # when each worker was last heard of
         self.heard: Heard = lambda rows, bytes: None
         client.subscribe_topic(TOPIC, self._hear)
+        self._attend(self.threads())
+
+    @property
+    def sent(self) -> int:
+        """Bytes of vectors that went to workers and came from them."""
+        return self.watch.sent
+
+    @sent.setter
+    def sent(self, size: int) -> None:
+        self.watch.sent = size
 
     def leave(self) -> None:
         with suppress(Exception):
@@ -170,9 +108,10 @@ class Cluster:
     def threads(self) -> dict[str, int]:
         """The workers that are there, and how many tasks each can do at a time."""
         try:
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            found = self._client.scheduler_info(n_workers=-1)
         except TypeError:  # older versions list all of them anyway
-            workers = self._client.scheduler_info()["workers"]
+            found = self._client.scheduler_info()
+        workers = found.get("workers", {})  # nothing is found where the scheduler is gone
         return {name: int(told["nthreads"]) for name, told in workers.items() if name not in self._put_out}
 
     def threads_of_host(self) -> int:
@@ -185,11 +124,12 @@ class Cluster:
 
     def _plan_homes(self) -> None:
         """Large shards first, each to the worker that has least for each of its threads; homes that stand stay."""
+        self._meet()
         threads = self.threads()
         if tuple(sorted(threads)) == self._known:
             return
-        fewer, first = self._known and set(self._known) - set(threads), not self._known
         self._known = tuple(sorted(threads))
+        self._attend(threads)
         if not threads:
             return
         share = sum(self.sizes.values()) / sum(threads.values())
@@ -203,16 +143,43 @@ class Cluster:
                 homes[shard] = min(load, key=lambda name: (load[name] / threads[name], name))
             load[homes[shard]] += max(self.sizes[shard], 1)
         self._homes = homes
-        if not first:
-            self._note(
-                f"{'a worker is gone' if fewer else 'workers have come'}: "
-                f"the shards are shared out again among {len(threads)}"
-            )
+
+    def _attend(self, threads: Mapping[str, int]) -> None:
+        """Take note of who is there, and say who has come or gone, but for those of which it was said."""
+        for said in self.watch.attend(threads, {host_and_port(name) for name in self._put_out}):
+            self._note(said)
+
+    def _look_around(self) -> None:
+        """See who is there, now and then, while others work; a scheduler that is slow to answer is left alone."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        if (said := self.watch.why_quiet()) is not None:
+            self._note(said)
+        with suppress(Exception):
+            told = self._client.sync(self._client.scheduler.identity, n_workers=-1, callback_timeout=LOOK)
+            there = {name: int(one["nthreads"]) for name, one in told["workers"].items() if name not in self._put_out}
+            self._attend(there)
+        self._looked = time.monotonic()
+
+    def _meet(self) -> None:
+        """Ask new workers what they have; one that does not fit ends a run that begins, and is left out of another."""
+        new = [name for name in self.threads() if name not in self._met] if self.home is None else []
+        if not new:
+            return
+        strangers, told = meet(self._client, sorted(new), PATIENCE)
+        if strangers and not self._met:
+            more = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
+            raise ConfigError(f"{self._at}: {next(iter(strangers.values()))}{more}")
+        for text in [*told, *(f"warning: {why}: it gets no work" for why in strangers.values())]:
+            self._note(text)
+        self._met.update(new)
+        self._put_out.update(strangers)
+        self._strangers.update(strangers)
 
     def _hear(self, event: Any) -> None:
         """Runs on a thread of Dask's; what is heard is looked at by the one that waits."""
         with suppress(Exception):
-            self._beats.append(Beat(*event[1]))
+            self._beats.append((time.perf_counter(), Beat(*event[1])))
 
     # Work.
 
@@ -227,30 +194,43 @@ class Cluster:
         def attempt() -> list[Any]:
             return self._gathered(self._done(work, calls))
 
-        return _refused_if_failed(self._until_done(attempt))
+        return self._refused_if_failed(self._until_done(attempt))
 
-    def summed(self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]], size: int) -> tuple[Any, list[Any]]:
-        """The same for work that returns a vector and something small: the sum of the vectors, and the rest."""
+    def summed(
+        self, work: Callable[..., Any], calls: Mapping[int, Sequence[Any]], size: int, rows: int = 0
+    ) -> tuple[Any, list[Any]]:
+        """The same for work that returns a vector and something small: the sum of the vectors, and the rest.
+
+        `rows` are those that all shards together go over for it.
+        """
         submit = self._client.submit
 
         def attempt() -> tuple[Any, list[Any]]:
             order = self._done(work, calls)
             if size < LARGE:
-                pairs = _refused_if_failed(self._gathered(order))
-                return _added([vector for vector, _ in pairs]), [rest for _, rest in pairs]
-            told = _refused_if_failed(self._gathered([submit(_second, future, pure=False) for future in order]))
+                pairs = self._refused_if_failed(self._gathered(order))
+                return _added_in_tree([vector for vector, _ in pairs]), [rest for _, rest in pairs]
+            told = self._refused_if_failed(self._gathered([submit(_second, future, pure=False) for future in order]))
             level = [submit(_first, future, pure=False) for future in order]
             while len(level) > 1:
                 level = [submit(_added, level[at : at + ARITY], pure=False) for at in range(0, len(level), ARITY)]
             return self._gathered(level)[0], told
 
         self.sent += size * (len(calls) + 1)
-        vector, told = self._until_done(attempt)
+        with self.watch.exchange(rows):
+            vector, told = self._until_done(attempt)
         return vector, told
 
     def everywhere(self, work: Callable[..., Any], *arguments: Any) -> None:
         """Have something done on each worker, now; nobody waits for those that are busy."""
         self._client.run(work, *arguments, wait=True, on_error="ignore")
+
+    def _refused_if_failed(self, results: list[Any]) -> list[Any]:
+        """The results; an error that a worker met is raised here."""
+        for result in results:
+            if isinstance(result, Failure):
+                raise result.raised(elsewhere=self.home is None)
+        return results
 
     def _until_done(self, attempt: Callable[[], Any]) -> Any:
         for _ in range(ATTEMPTS):
@@ -299,12 +279,17 @@ class Cluster:
                 work,
                 *sent,
                 pure=False,
-                workers=[home] if home is not None else None,
-                allow_other_workers=home is not None,
+                **self._at_home(home),
             )
         except Exception as error:
             self._refuse_if_lost(error)
             raise
+
+    def _at_home(self, home: str | None) -> dict[str, Any]:
+        """Who may do a task: the home of its shard, else any worker that is no stranger."""
+        if self._strangers:
+            return {"workers": list(self.threads()), "allow_other_workers": False}
+        return {"workers": [home] if home is not None else None, "allow_other_workers": home is not None}
 
     def _sent(self, shared: Any) -> Any:
         """What stands for an argument in a task."""
@@ -316,10 +301,11 @@ class Cluster:
             return shared.value
         if shared.future is None or shared.future.status not in ("finished", "pending"):
             try:
-                shared.future = self._client.scatter([shared.value], broadcast=True, hash=False)[0]
+                to = list(self.threads()) if self._strangers else None
+                shared.future = self._client.scatter([shared.value], broadcast=True, hash=False, workers=to)[0]
             except Exception as error:
                 self._refuse_if_lost(error)
-                shared.future = self._client.scatter([shared.value], broadcast=False, hash=False)[0]
+                shared.future = self._client.scatter([shared.value], broadcast=False, hash=False, workers=to)[0]
         return shared.future
 
     def _wait(self, futures: list[Any], shards: Mapping[str, int] | None = None) -> None:
@@ -331,6 +317,7 @@ class Cluster:
         while True:
             interrupts.check()
             self._listen(last)
+            self._look_around()
             pending = [future for future in futures if future.status == "pending"]
             if not pending:
                 self._listen(last)
@@ -344,9 +331,11 @@ class Cluster:
 
     def _listen(self, last: dict[int, float]) -> None:
         while self._beats:
-            beat = self._beats.popleft()
+            at, beat = self._beats.popleft()
             last[beat.shard] = self._heard_of[beat.worker] = time.monotonic()
-            self.heard(beat.rows, beat.bytes)
+            self.watch.hear(beat, at)
+            if beat.run in self.watch.runs:
+                self.heard(beat.rows, beat.bytes)
 
     def _comes_back(self) -> bool:
         """Whether the connection is there again before patience ends."""
@@ -378,7 +367,8 @@ class Cluster:
         for shard in late:
             last[shard] = time.monotonic()
         for name in silent - self._put_out:
-            self._note(f"warning: worker {name} has been silent for {self._timeout:,.0f} s: its shards go to others")
+            called = self.watch.crew.called(name)
+            self._note(f"warning: {called} has been silent for {self._timeout:,.0f} s: its shards go to others")
             self._put_out.add(name)
             if not self.threads():
                 raise ClusterLostError(f"{self._at}: no worker is left that answers")
@@ -404,20 +394,19 @@ async def _remove_worker(dask_scheduler: Any = None, name: str = "") -> None:
     await dask_scheduler.remove_worker(name, stimulus_id=f"streamsvm-silent-{time.time()}", close=False)
 
 
-def _refused_if_failed(results: list[Any]) -> list[Any]:
-    """The results; an error that a worker met is raised here."""
-    for result in results:
-        if isinstance(result, Failure):
-            raise result.raised()
-    return results
-
-
 def _first(pair: Any) -> Any:
     return None if isinstance(pair, Failure) else pair[0]
 
 
 def _second(pair: Any) -> Any:
     return pair if isinstance(pair, Failure) else pair[1]
+
+
+def _added_in_tree(vectors: list[Any]) -> Any:
+    """The sum, as tasks would add up vectors that are large: the same to the last bit."""
+    while len(vectors) > 1:
+        vectors = [_added(vectors[at : at + ARITY]) for at in range(0, len(vectors), ARITY)]
+    return vectors[0]
 
 
 def _added(vectors: Sequence[Any]) -> Any:

@@ -6,6 +6,7 @@ a shard that comes to another worker is merely slower there, once.
 """
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,13 +17,16 @@ from streamsvm.cached_groups import CachedGroups
 from streamsvm.config import Settings
 from streamsvm.distributed.cluster import TOPIC, Failure
 from streamsvm.distributed.shards import Shard
-from streamsvm.errors import StreamSvmError
+from streamsvm.errors import SourceError, StreamSvmError
 from streamsvm.feed import Feed
 from streamsvm.fitting import ready_groups
 from streamsvm.groups import Groups
-from streamsvm.io.spans import SpanSource
+from streamsvm.io.files import local_path
+from streamsvm.io.spans import Span, SpanSource
+from streamsvm.io.urls import is_local
 from streamsvm.model import Model
 from streamsvm.passes import Passes
+from streamsvm.pool import available_cores
 from streamsvm.readers import Dialect
 from streamsvm.reading import make_limits, make_reading, memory_for_solvers, reach_storage
 from streamsvm.shuffle import mixed
@@ -32,6 +36,7 @@ from streamsvm.stream import Features, Stream
 from streamsvm.tables import TableDialect
 
 BEAT = 0.5  # seconds between two words of a worker about a shard
+WORTH_TELLING = 0.02  # seconds of work
 RECORDS = ("parquet", "arrow")
 
 
@@ -53,6 +58,7 @@ class Job(NamedTuple):
     shards: tuple[Shard, ...]
     initial: Model | None = None
     facts: Facts | None = None
+    sharing: int = 1  # tasks that may run at a time on one machine, and so share its cores
 
 
 class OpenShard:
@@ -60,7 +66,8 @@ class OpenShard:
 
     def __init__(self, job: Job, number: int, home: Path) -> None:
         self.number = number
-        settings = job.settings
+        self._run = job.name
+        settings = settings_here(job)
         self.settings = settings.model_copy(
             update={"run": settings.run.model_copy(update={"seed": mixed(settings.run.seed, number) >> 1})}
         )
@@ -80,9 +87,12 @@ class OpenShard:
         self.groups: Any = None
         self.solver: Descent | None = None
         self.standing: tuple[str, int] | None = None  # whose dual variables the solver has, and what it has scanned
+        self.memory: Any = None  # beside these dual variables
+        self.rest_beyond: Any = None  # of a solver that has not learned yet
         self.sums: Sums | None = None
         self.columns: dict[str, tuple[int, Any]] = {}  # numbers for each row, and which version of them
-        self._heard = time.monotonic()
+        self.learned: tuple[int, float, float, float] | None = None  # by an online solver, so far in this pass
+        self._told = time.monotonic()
         self._rows = self._bytes = 0
 
     def close(self) -> None:
@@ -114,13 +124,24 @@ class OpenShard:
     def tick(self, rows: int) -> None:
         """Called while work goes on: tells the driver from time to time."""
         self._rows += rows
-        if time.monotonic() - self._heard >= BEAT:
+        if time.monotonic() - self._told >= BEAT:
             self.beat()
 
     def beat(self) -> None:
-        read = self.stream.tally.bytes if not self.passes.cached else self._bytes
-        tell(self.number, self._rows, read - self._bytes)
-        self._heard, self._rows, self._bytes = time.monotonic(), 0, read
+        read, now = max(self.stream.tally.bytes, self._bytes), time.monotonic()
+        tell(self.number, self._rows, read - self._bytes, now - self._told, self.learned, self._run)
+        self._told, self._rows, self._bytes = now, 0, read
+
+    @contextlib.contextmanager
+    def working(self, since: float) -> Iterator["OpenShard"]:
+        """A task has the shard, since some moment; what it did is told when it lets go, if that is worth a word."""
+        self._told = since
+        try:
+            yield self
+        finally:
+            self.learned = None
+            if self._rows or time.monotonic() - self._told >= WORTH_TELLING:
+                self.beat()
 
 
 def groups_of(shard: OpenShard) -> Groups:
@@ -132,8 +153,9 @@ def groups_of(shard: OpenShard) -> Groups:
 
 def shard_stream(job: Job, number: int) -> Stream:
     """The rows of a shard as they are written."""
-    settings, data = job.settings, job.settings.data
+    settings, data = settings_here(job), job.settings.data
     reach_storage(settings)
+    refuse_other_files(job.shards[number].spans)
     records = isinstance(job.dialect, TableDialect) and job.dialect.format in RECORDS
     source = SpanSource(job.shards[number].spans, records=records, limits=make_limits(settings), max_line=data.max_line)
     return Stream(
@@ -146,6 +168,25 @@ def shard_stream(job: Job, number: int) -> Stream:
         reading=make_reading(settings),
         features=job.features,
     )
+
+
+def settings_here(job: Job) -> Settings:
+    """The settings of a job on this machine: as many threads as there are cores for each task."""
+    run = job.settings.run
+    if run.threads != "auto":
+        return job.settings
+    own = max(1, available_cores() // job.sharing)
+    return job.settings.model_copy(update={"run": run.model_copy(update={"threads": own})})
+
+
+def refuse_other_files(spans: tuple[Span, ...]) -> None:
+    """SourceError if a file of this machine is not as long as the one of that name which the driver has seen."""
+    for part in {span.part for span in spans}:
+        if is_local(part.url) and part.size is not None:
+            with contextlib.suppress(OSError):  # told when it is opened
+                size = local_path(part.url).stat().st_size
+                if size != part.size:
+                    raise SourceError(f"{part.shown}: has {size:,} bytes here, not {part.size:,} as for the driver")
 
 
 # What this process has open.
@@ -162,10 +203,12 @@ def open_shard(job: Job, number: int) -> Iterator[OpenShard]:
     with _guard:
         lock = _locks.setdefault(key, threading.RLock())
     with lock:
+        since = time.monotonic()
         if key not in _open:
             close_others(job.name)
             _open[key] = OpenShard(job, number, worker_directory())
-        yield _open[key]
+        with _open[key].working(since) as shard:
+            yield shard
 
 
 def close_others(name: str) -> None:
@@ -189,13 +232,27 @@ def worker_directory() -> Path:
     return home
 
 
-def tell(shard: int, rows: int, size: int) -> None:
-    """Tell the driver what was read of a shard."""
+def tell(
+    shard: int,
+    rows: int,
+    size: int,
+    seconds: float = 0.0,
+    learned: tuple[int, float, float, float] | None = None,
+    run: str = "",
+) -> None:
+    """Tell the driver what was read of a shard, how long that took, and what an online solver has learned of it."""
     from distributed import get_worker
 
     with contextlib.suppress(Exception):
         worker = get_worker()
-        worker.log_event(TOPIC, (shard, worker.address, rows, size))
+        worker.log_event(TOPIC, (shard, worker.address, int(rows), int(size), seconds, learned, run))
+
+
+def this_worker() -> str:
+    """The worker that runs this, and its machine, as people may look for them."""
+    from distributed import get_worker
+
+    return f"{get_worker().address} on {socket.gethostname()}"
 
 
 def guarded(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,6 +265,6 @@ def guarded(work: Callable[..., Any]) -> Callable[..., Any]:
             return work(*arguments)
         except StreamSvmError as error:
             kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "streamsvm.errors")
-            return Failure(kind, str(error))
+            return Failure(kind, str(error), this_worker())
 
     return run

@@ -1,5 +1,6 @@
 """All shards as the passes of a run: filled on the workers, counted together."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +20,7 @@ class ClusterPasses(Passes):
         super().__init__(team.stream, cache="off", note=note)
         self.team = team
         self._surveys: list[work.Survey] = []
+        self.seconds = 0.0  # that reading took
 
     @property
     def cached(self) -> bool:
@@ -36,6 +38,7 @@ class ClusterPasses(Passes):
         if self._surveys:
             return
         team, tally, size = self.team, self.stream.tally, max(self.stream.source.size or 1, 1)
+        begun = time.perf_counter()
 
         def heard(rows: int, read: int) -> None:
             tally.bytes += read
@@ -43,6 +46,7 @@ class ClusterPasses(Passes):
             tick(rows)
 
         team.cluster.heard = heard
+        tick(0)
         surveys = team.ask(work.survey)
         team.cluster.heard = lambda rows, read: None
         tally.bytes = sum(one.bytes for one in surveys)
@@ -51,7 +55,9 @@ class ClusterPasses(Passes):
         tally.faults = [fault for one in surveys for fault in one.faults][:SHOWN_FAULTS]
         if tally.bad_rows > self.stream.max_bad_rows:
             raise DataError(f"{tally.faults[0]} (more than {self.stream.max_bad_rows} bad rows: data.max_bad_rows)")
-        self._surveys = surveys
+        self._surveys, self.fraction = surveys, 0.0
+        self.seconds = time.perf_counter() - begun
+        self._note(f"read {tally.rows:,} rows, {tally.bytes / 1e6:,.1f} MB, in {self.seconds:,.1f} s")
 
     def summary(self) -> tuple[int, dict[float, float]]:
         totals: dict[float, float] = {}

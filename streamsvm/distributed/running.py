@@ -8,28 +8,35 @@ from streamsvm import interrupts
 from streamsvm.checkpoint import Checkpoints
 from streamsvm.config import Settings
 from streamsvm.distributed.averaging import ClusterTraining
-from streamsvm.distributed.cluster import opened_cluster
 from streamsvm.distributed.fitting import ClusterFitting
+from streamsvm.distributed.opening import opened_cluster
 from streamsvm.distributed.passes import ClusterPasses
 from streamsvm.distributed.team import Team
 from streamsvm.errors import ConfigError
 from streamsvm.model import Model
 from streamsvm.progress import Listener
-from streamsvm.reading import training_stream, whole_data
+from streamsvm.reading import make_source, training_stream, whole_data
+from streamsvm.report.recording import Recording
 
 
 @contextmanager
 def clustered(
-    settings: Settings, listener: Listener, initial: Model | None, client: Any = None
-) -> Iterator[tuple[ClusterPasses, Checkpoints, type[ClusterFitting] | type[ClusterTraining]]]:
-    """The passes of a run on a cluster, its checkpoints, and the kind of run that it is."""
+    command: str, settings: Settings, listener: Listener, initial: Model | None, client: Any = None
+) -> Iterator[tuple[ClusterPasses, Checkpoints]]:
+    """The passes of a run on a cluster, and its checkpoints."""
+    if not settings.data.train:
+        raise ConfigError("there is no training data: name a file, or set data.train")
     refuse_what_needs_one_machine(settings)
+    if settings.data.test:  # a typing error in its name should not be found after hours of training
+        make_source(settings, settings.data.test)
     stream = training_stream(settings, listener.note)
     with (
         interrupts.noted(),
-        Checkpoints(settings, "train --cluster", stream.source, listener.note) as checkpoints,
+        Checkpoints(settings, f"{command} --cluster", stream.source, listener.note) as checkpoints,
         opened_cluster(settings.cluster.at or "", client, settings.cluster.timeout, listener.note) as cluster,
     ):
+        if isinstance(listener, Recording):
+            listener.resumed = checkpoints.state is not None
         team = Team(cluster, settings, stream, initial)
         threads = cluster.threads()
         listener.note(
@@ -42,13 +49,15 @@ def clustered(
                 "more files, or Parquet with more row groups, would keep all workers busy"
             )
         try:
-            yield (
-                ClusterPasses(team, listener.note),
-                checkpoints,
-                ClusterFitting if whole_data(settings) else ClusterTraining,
-            )
+            yield ClusterPasses(team, listener.note), checkpoints
         finally:
+            cluster.watch.crew.end()
             team.close()
+
+
+def training_kind(settings: Settings) -> type[ClusterFitting] | type[ClusterTraining]:
+    """The kind of run that `train` is."""
+    return ClusterFitting if whole_data(settings) else ClusterTraining
 
 
 def refuse_what_needs_one_machine(settings: Settings) -> None:

@@ -17,10 +17,12 @@ from contextlib import suppress
 from typing import Any
 
 from streamsvm.config import Settings, expand, load_settings
-from streamsvm.distributed.cluster import Cluster, opened_cluster
+from streamsvm.distributed.cluster import Cluster
 from streamsvm.distributed.job import Job
+from streamsvm.distributed.opening import opened_cluster
 from streamsvm.distributed.serving_work import Read, ScoredShard, part_name, predict_shard, score_shard
 from streamsvm.distributed.shards import plan_shards
+from streamsvm.distributed.storage import refuse_unseen
 from streamsvm.distributed.team import worker_settings
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.evaluate import Measured, Measuring
@@ -52,23 +54,24 @@ class Serving:
         self._most_bad = settings.data.max_bad_rows
         self.tally = Tally()
         source = stream.source
-        self._threads = max(sum(cluster.threads().values()), 1)
+        self.threads = max(sum(cluster.threads().values()), 1)
         self.count = self._planned(settings, model, source, stream)
 
     def _planned(self, settings: Settings, model: Model, source: Source, stream: Stream) -> int:
         classes = len(model.bias) if model.many else 1
         most = SHARD_BYTES // max(classes // FEW_CLASSES, 1)
-        wanted = settings.cluster.shards or max(self._threads, -(-(source.size or 0) // most))
+        wanted = settings.cluster.shards or max(self.threads, -(-(source.size or 0) // most))
         shards = plan_shards(source, stream.dialect, wanted)
-        kept = worker_settings(settings, self._cluster)
+        kept = worker_settings(settings)
         kept = kept.model_copy(update={"data": kept.data.model_copy(update={"sample": None})})  # all rows are served
-        job = Job(f"serve-{secrets.token_hex(6)}", kept, stream.dialect, UNKNOWN, tuple(shards), model)
+        name, sharing = f"serve-{secrets.token_hex(6)}", self._cluster.threads_of_host()
+        job = Job(name, kept, stream.dialect, UNKNOWN, tuple(shards), model, sharing=sharing)
         self._job = self._cluster.share(job)
         return len(shards)
 
     def answers(self, task: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """What each shard answers, in their order; so many are asked at a time that the answers fit into memory."""
-        window = AHEAD * self._threads
+        window = AHEAD * self.threads
         for start in range(0, self.count, window):
             stop = min(start + window, self.count)
             calls = {number: [self._job, number, *arguments] for number in range(start, stop)}
@@ -129,8 +132,10 @@ def predict_on(
     refuse_old_parts(output)
     serving = Serving(cluster, settings, model, stream, note)
     try:
-        for read in serving.answers(predict_shard, layout, output):
+        for number, read in enumerate(serving.answers(predict_shard, layout, output)):
             serving.count_read(read)
+            if number < serving.threads:  # later parts come from the same workers
+                refuse_unseen(part_name(output, number), "--output")
     except BaseException:
         for number in range(serving.count):
             with suppress(Exception):

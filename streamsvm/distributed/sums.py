@@ -80,7 +80,7 @@ class ClusterSums(Sums):
         return None if found is None else Each(found)
 
     def _added(self, task: Callable[..., Any], *arguments: Any) -> Any:
-        vector, told = self._team.add(task, *arguments, size=self._bytes)
+        vector, told = self._team.add(task, *arguments, size=self._bytes, rows=self.groups.rows)
         self.readings += 1
         self._tick(self.groups.rows)
         if any(isinstance(one, work.Missing) for one in told):

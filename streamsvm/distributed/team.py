@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from streamsvm.batch import Float32s
 from streamsvm.config import Settings
 from streamsvm.distributed import work
 from streamsvm.distributed.cluster import Cluster, Shared
 from streamsvm.distributed.job import Facts, Job
 from streamsvm.distributed.shards import plan_shards
 from streamsvm.model import Model
-from streamsvm.pool import available_cores
+from streamsvm.scoring import Offset
 from streamsvm.stream import Stream
 
 Ask = Callable[..., Any]
@@ -24,19 +25,11 @@ class Each:
         self.values = values
 
 
-def worker_settings(settings: Settings, cluster: Cluster) -> Settings:
-    """What a worker must know; a machine's cores are shared by those that work on it."""
-    threads = settings.run.threads
-    if threads == "auto":
-        threads = max(1, available_cores() // cluster.threads_of_host())
+def worker_settings(settings: Settings) -> Settings:
+    """What a worker must know."""
     kept = type(settings)()
     return settings.model_copy(
-        update={
-            "run": settings.run.model_copy(update={"threads": threads}),
-            "checkpoint": kept.checkpoint,
-            "cluster": kept.cluster,
-            "output": kept.output,
-        }
+        update={"checkpoint": kept.checkpoint, "cluster": kept.cluster, "output": kept.output},
     )
 
 
@@ -49,6 +42,7 @@ class Team:
         self.stream = stream
         self._initial = initial
         self.name = f"run-{secrets.token_hex(6)}"
+        cluster.watch.runs.add(self.name)
         self.plan(settings.cluster.shards or sum(cluster.threads().values()))
 
     def plan(self, count: int) -> None:
@@ -58,11 +52,12 @@ class Team:
         self.cluster.sizes = {shard.number: shard.size for shard in self.shards}
         self._job = Job(
             self.name,
-            worker_settings(self.settings, self.cluster),
+            worker_settings(self.settings),
             self.stream.dialect,
             self.stream.features,
             tuple(self.shards),
             self._initial,
+            sharing=self.cluster.threads_of_host(),
         )
         self._sent: Shared = self.cluster.share(self._job)
 
@@ -75,6 +70,10 @@ class Team:
         self._job = self._job._replace(facts=facts)
         self._sent = self.cluster.share(self._job)
 
+    def share_model(self, weights: Float32s, bias: Offset) -> Shared:
+        """Weights and a bias that all shards will need."""
+        return self.cluster.share((weights, bias), weights.nbytes)
+
     def ask(self, task: Ask, *arguments: Any) -> list[Any]:
         """What each shard answers, in their order."""
         return self.cluster.each(task, self._calls(arguments))
@@ -83,9 +82,12 @@ class Team:
         """What the first shard answers."""
         return self.cluster.each(task, {0: self._calls(arguments)[0]})[0]
 
-    def add(self, task: Ask, *arguments: Any, size: int) -> tuple[Any, list[Any]]:
-        """The sum of the vectors that all shards answer with, each of so many bytes, and the rest of the answers."""
-        return self.cluster.summed(task, self._calls(arguments), size)
+    def add(self, task: Ask, *arguments: Any, size: int, rows: int = 0) -> tuple[Any, list[Any]]:
+        """The sum of the vectors that all shards answer with, each of so many bytes, and the rest of the answers.
+
+        `rows` are those that all shards together go over for it: progress is told in them.
+        """
+        return self.cluster.summed(task, self._calls(arguments), size, rows)
 
     def _calls(self, arguments: Sequence[Any]) -> dict[int, list[Any]]:
         return {

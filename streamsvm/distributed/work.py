@@ -6,24 +6,23 @@ is put there, with dual variables from storage, and scores that are missing are 
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.distributed.job import Facts, Job, OpenShard, close_all, guarded, open_shard
-from streamsvm.distributed.versions import load_version, new_name, save_version
 from streamsvm.features.scaling import Scaling
+from streamsvm.fitting import held_out_rows
+from streamsvm.holdout import Holdout
+from streamsvm.losses import Loss
 from streamsvm.online_training import solver_options
 from streamsvm.runs import make_online, make_problem
+from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
-from streamsvm.solvers import make_batch_solver, make_class_solver
 from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, OnlineSolver, Problem, T
-from streamsvm.solvers.batch import Limits, Surroundings
-from streamsvm.solvers.descent import Descent
 from streamsvm.solvers.sums import Other, Sums
-
-FOREVER = 1 << 60  # passes; the driver says when it is enough
 
 
 class Survey(NamedTuple):
@@ -87,124 +86,6 @@ def close(name: str) -> None:
     close_all(name)
 
 
-# dcd.
-
-
-class Standing(NamedTuple):
-    """Where all shards stand together, and this one."""
-
-    round: int
-    l2: float
-    shards: int
-    classes: int
-    version: str | None  # its dual variables in storage; None: all zero
-    rest_beyond: Float64s | None
-
-
-def descent_of(shard: OpenShard, job: Job, standing: Standing) -> Descent:
-    """The solver of a shard: its steps are for weights that move `shards` times as far as by its own rows alone."""
-    groups, settings = _groups(shard, job), shard.settings
-    l2 = standing.l2 / standing.shards
-    if shard.solver is None:
-        problem = make_problem(settings, settings.loss, l2, 0.0)
-        around = Surroundings(
-            memory=settings.run.memory, seed=settings.run.seed, limits=Limits(passes=FOREVER), tick=shard.tick
-        )
-        if standing.classes:
-            solver: Any = make_class_solver(settings.multiclass_rule, problem, groups, around, standing.classes)
-        else:
-            solver = make_batch_solver("dcd", problem, groups, around)
-        shard.solver, shard.standing = solver, None
-    elif shard.solver.problem.l2 != l2:
-        shard.solver.with_penalty(l2)
-    return shard.solver
-
-
-def stand(shard: OpenShard, job: Job, standing: Standing, vector: Float64s, storage: str) -> Descent:
-    """The solver, with the dual variables that are wanted."""
-    solver = descent_of(shard, job, standing)
-    have = shard.standing[0] if shard.standing is not None else None
-    alpha: Float64s | None = None
-    if standing.version is None:
-        alpha = np.zeros_like(solver.alpha)
-    elif have != standing.version:
-        alpha = load_version(storage, standing.version, solver.alpha.shape)
-    solver.take_up(vector, alpha, standing.rest_beyond)
-    shard.standing = (standing.version or "", -1)
-    return solver
-
-
-class Scanned(NamedTuple):
-    """What a shard adds to the exact figures; and which way its rows between their bounds lean, if that is wanted."""
-
-    means: Float64s
-    rows: Float64s | None  # the mean of c x over these rows
-    lean: float
-
-
-@guarded
-def scan(job: Job, number: int, standing: Standing, vector: Float64s, storage: str, leaning: bool) -> Scanned:
-    """Look at the rows of a shard at fixed weights and dual variables."""
-    with open_shard(job, number) as shard:
-        solver: Any = stand(shard, job, standing, vector, storage)
-        means = solver.scan_means()
-        rows, lean = solver.lean() if leaning else (None, 0.0)
-        shard.standing = (standing.version or "", standing.round)
-        shard.beat()
-        return Scanned(means, rows, lean)
-
-
-class Climbed(NamedTuple):
-    """What a shard has learned in a round, beside how far it has moved the weights."""
-
-    version: str
-    rest_beyond: Float64s
-
-
-@guarded
-def climb(
-    job: Job,
-    number: int,
-    standing: Standing,
-    vectors: tuple[Float64s, Float64s],
-    shift: float,
-    storage: str,
-    sweeps: int,
-) -> Any:
-    """Learn from a shard: by how much it moves the weights, and its new dual variables, in storage.
-
-    `vectors` are the weights that were scanned, and those from which to learn, in which the shift of all shards is.
-    """
-    with open_shard(job, number) as shard:
-        if shard.standing != (standing.version or "", standing.round):
-            stand(shard, job, standing, vectors[0], storage).scan_means()
-        solver: Any = descent_of(shard, job, standing)
-        shard.standing = None
-        cut = solver.shift(shift) / standing.l2 if shift else 0.0
-        solver.weight_table[:] = vectors[1]
-        moved = solver.climb(standing.round * sweeps, sweeps)
-        moved /= standing.shards
-        moved += cut
-        version = new_name(job.name, number, standing.round + 1)
-        save_version(storage, version, solver.alpha)
-        shard.standing = (version, -1)
-        shard.beat()
-        return moved, Climbed(version, solver.rest_beyond())
-
-
-@guarded
-def begin_from(job: Job, number: int, standing: Standing, weights: Float32s, bias: Offset, storage: str) -> Any:
-    """Dual variables as known weights suggest them: the weights that they make, and where they are."""
-    with open_shard(job, number) as shard:
-        solver = descent_of(shard, job, standing)
-        solver.start_from(weights, bias)
-        made = solver.combined() / standing.shards
-        version = new_name(job.name, number, standing.round)
-        save_version(storage, version, solver.alpha)
-        shard.standing = (version, -1)
-        return made, Climbed(version, solver.rest_beyond())
-
-
 # Solvers that need sums over all rows.
 
 
@@ -223,7 +104,7 @@ class Missing(NamedTuple):
 
 def sums_of(shard: OpenShard, job: Job) -> Sums:
     if shard.sums is None:
-        settings, groups = shard.settings, _groups(shard, job)
+        settings, groups = shard.settings, groups_for(shard, job)
         problem = make_problem(settings, settings.loss, 1.0, 0.0)
         shard.sums = Sums(groups, problem, settings.run.memory // 4, shard.tick)
     return shard.sums
@@ -321,7 +202,7 @@ def look(job: Job, number: int, columns: Sequence[Column], vectors: Sequence[Any
 
 
 class Learned(NamedTuple):
-    """What an online solver has seen of a shard in a pass."""
+    """What an online solver has seen of a shard in a pass, and its bias times the weight of what it has seen."""
 
     seen: int
     weight: float
@@ -329,12 +210,49 @@ class Learned(NamedTuple):
     wrong: float
     clock: float
     step_size: float | None
-    features: int
     bias: Any
 
 
+class Passed(NamedTuple):
+    """A pass over a shard: what was read, and what solvers have seen; None of one that diverged."""
+
+    rows: int
+    features: int
+    learned: list[Learned | None]
+
+
+def begin_from_mean(solver: OnlineSolver, begin: tuple[Float32s, Offset] | None, clock: float) -> None:
+    """Go on from weights that all shards have a share in, with the shard's own clock; None: from zero."""
+    if begin is not None:
+        solver.start_from(*begin)
+        solver.scalars[T] = clock
+
+
+def share_of(solver: OnlineSolver, out: Float64s) -> Learned:
+    """What a solver adds to the mean of all shards: weights times the weight of its rows go to `out`, of zeros."""
+    weights, bias = solver.weights()
+    scalars = solver.scalars
+    weight = float(scalars[WEIGHT])
+    out[: len(weights)] = weight * weights.astype(np.float64)
+    return Learned(
+        int(scalars[SEEN]),
+        weight,
+        float(scalars[LOSS]),
+        float(scalars[WRONG]),
+        float(scalars[T]),
+        solver.step_size,
+        weight * np.asarray(bias, np.float64),
+    )
+
+
+def weights_shape(shard: OpenShard, groups: Any) -> tuple[int, ...]:
+    """Of what all shards add up: a weight for each feature, or one for each class."""
+    classes = shard.feed.classes
+    return (groups.width, len(classes.names)) if classes.many else (groups.width,)
+
+
 def _online(shard: OpenShard, job: Job, problem: Problem, eta0: float | None) -> OnlineSolver:
-    groups, settings = _groups(shard, job), shard.settings
+    groups, settings = groups_for(shard, job), shard.settings
     options = {**solver_options(settings, job.initial), **({} if eta0 is None else {"eta0": eta0})}
     solver = make_online(
         settings, shard.feed, settings.solver.name, problem, dim=groups.width, memory=settings.run.memory, **options
@@ -349,7 +267,7 @@ def first_step_size(job: Job, number: int, problem: Problem) -> float | None:
     with open_shard(job, number) as shard:
         solver = _online(shard, job, problem, None)
         solver.begin_pass(1)
-        with closing(_visits(shard, 1)) as visits:
+        with closing(visits_of(shard, 1)) as visits:
             for rows, order in visits:
                 solver.learn(rows, order)
                 if solver.step_size is not None:
@@ -358,7 +276,7 @@ def first_step_size(job: Job, number: int, problem: Problem) -> float | None:
         return solver.step_size
 
 
-def _visits(shard: OpenShard, pass_number: int) -> Generator[tuple[Batch, Int64s | None], None, None]:
+def visits_of(shard: OpenShard, pass_number: int) -> Generator[tuple[Batch, Int64s | None], None, None]:
     """The rows of a pass that a solver learns, and their order."""
     with closing(shard.feed.visits(pass_number)) as visits:
         for visit in visits:
@@ -383,54 +301,51 @@ def learn_pass(
     """One pass over a shard, from weights that all have a share in: weights times the weight of its rows."""
     assert job.facts is not None
     with open_shard(job, number) as shard:
-        groups, solver = _groups(shard, job), _online(shard, job, problem, eta0)
-        if begin is not None:
-            solver.start_from(*begin)
-            solver.scalars[T] = clock
+        groups, solver = groups_for(shard, job), _online(shard, job, problem, eta0)
+        begin_from_mean(solver, begin, clock)
         solver.begin_pass(pass_number)
         before = shard.feed.features
-        with closing(_visits(shard, pass_number)) as visits:
+        with closing(visits_of(shard, pass_number)) as visits:
             for rows, order in visits:
                 solver.learn(rows, order)
+                seen, *sums = solver.scalars[[SEEN, WEIGHT, LOSS, WRONG]].tolist()
+                shard.learned = (int(seen), *sums)
         solver.finish()
-        weights, bias = solver.weights()
-        weight = float(solver.scalars[WEIGHT])
-        total = np.zeros((groups.width, *weights.shape[1:]))
-        total[: len(weights)] = weight * weights.astype(np.float64)
-        scalars = solver.scalars
+        total = np.zeros(weights_shape(shard, groups))
+        learned = share_of(solver, total)
         shard.beat()
-        return total, Learned(
-            int(scalars[SEEN]),
-            weight,
-            float(scalars[LOSS]),
-            float(scalars[WRONG]),
-            float(scalars[T]),
-            solver.step_size,
-            shard.feed.features - before,
-            weight * np.asarray(bias, np.float64),
-        )
+        return total, Passed(learned.seen, shard.feed.features - before, [learned])
 
 
-class Scored(NamedTuple):
-    """Rows that were not learned, as a model scores them."""
+class HeldOut(NamedTuple):
+    """What the held-out rows of a shard cost: for each group the number of rows, and sums for each model."""
 
-    scores: Any
-    labels: Float32s
-    weights: Float32s
+    rows: list[int]
+    sums: list[Float64s]
+    scored: list[tuple[Any, Float32s, Float32s]]  # scores, labels and weights by each model, where wanted
 
 
 @guarded
-def held_out(job: Job, number: int, weights: Float32s, bias: Offset) -> list[Scored]:
-    """The held-out rows of a shard, group by group."""
+def held_out(
+    job: Job,
+    number: int,
+    models: Sequence[tuple[Float32s, Offset] | None],
+    losses: Sequence[Loss],
+    with_scores: bool,
+) -> HeldOut:
+    """Have the held-out rows of a shard scored by models, of which those that diverged are None."""
     with open_shard(job, number) as shard:
-        groups = _groups(shard, job)
-        found = []
+        groups, rule = groups_for(shard, job), shard.settings.multiclass_rule
+        scorers = [m if m is None else partial(score_rows, weights=m[0], bias=m[1]) for m in models]
+        samples = [ScoreSample(many=shard.feed.classes.many) for _ in models] if with_scores else []
+        found = HeldOut([], [], [])
         for group in range(groups.count):
-            rows = groups.held_out(group)
-            scores = score_rows(rows, weights, bias)
-            chosen = rows.weights > 0.0
-            found.append(Scored(scores[chosen], rows.labels[chosen], rows.weights[chosen]))
-            shard.tick(rows.rows)
+            measured = Holdout(losses, rule, samples or None)
+            measured.measure_rows(held_out_rows(groups, group), scorers)
+            found.rows.append(measured.examples)
+            found.sums.append(measured.sums)
+            shard.tick(int(groups.starts[group + 1] - groups.starts[group]))
+        found.scored.extend((sample.scores(), sample.codes(), sample.weights()) for sample in samples)
         return found
 
 
@@ -438,7 +353,7 @@ def held_out(job: Job, number: int, weights: Float32s, bias: Offset) -> list[Sco
 def losses(job: Job, number: int, weights: Float32s, bias: Offset, problem: Problem, rule: str) -> tuple[float, float]:
     """The loss of all rows of a shard that are learned from, and their weight."""
     with open_shard(job, number) as shard:
-        groups = _groups(shard, job)
+        groups = groups_for(shard, job)
         total = weight = 0.0
         for group in range(groups.count):
             rows = groups.group(group)
@@ -448,6 +363,6 @@ def losses(job: Job, number: int, weights: Float32s, bias: Offset, problem: Prob
         return total, weight
 
 
-def _groups(shard: OpenShard, job: Job) -> Any:
+def groups_for(shard: OpenShard, job: Job) -> Any:
     assert job.facts is not None
     return shard.ready(job.facts)

@@ -5,6 +5,7 @@ import errno
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -84,11 +85,17 @@ def _uploaded(url: str) -> Iterator[IO[bytes]]:
         upload(out, url)
 
 
+_uploading = threading.Lock()
+
+
 def upload(file: IO[bytes], url: str) -> None:
-    """Write an object in a transaction: it appears when all of it has arrived, and not at all if something fails."""
+    """Write an object in a transaction: it appears when all of it has arrived, and not at all if something fails.
+
+    One at a time: threads share a file system, and fsspec has one transaction for all that is written to it meanwhile.
+    """
     filesystem, path = open_filesystem(url)
     try:
-        with filesystem.transaction, filesystem.open(path, "wb") as target:
+        with _uploading, filesystem.transaction, filesystem.open(path, "wb") as target:
             while piece := file.read(1 << 20):
                 target.write(piece)
     except Exception as error:
@@ -139,6 +146,18 @@ def is_directory(url: str) -> bool:
     filesystem, path = open_filesystem(url)
     try:
         return bool(filesystem.isdir(path))
+    except Exception:
+        return False
+
+
+def is_file(url: str) -> bool:
+    """Whether there is a file of this name; False where that cannot be told."""
+    if is_local(url):
+        return local_path(url).is_file()
+    filesystem, path = open_filesystem(url)
+    try:
+        filesystem.invalidate_cache()
+        return bool(filesystem.isfile(path))
     except Exception:
         return False
 

@@ -140,9 +140,9 @@ def proof(story: Story) -> Chapter | None:
     proofs = story.recording.proofs
     if not proofs:
         return None
-    steps = _step_ends(story, proofs)
+    steps = step_ends(story, proofs)
     seconds = [now.seconds for now in proofs]
-    line = partial(_proof_line, seconds, steps)
+    line = partial(proof_line, seconds, steps)
     shown, drawn = [("objective", "c1", False)], [line([now.objective for now in proofs], "c1")]
     bounds = [now.dual if now.dual is not None and now.dual > 0.0 else NAN for now in proofs]
     if any(bound == bound for bound in bounds):
@@ -171,10 +171,10 @@ def proof(story: Story) -> Chapter | None:
     return chapter("proof", "How close to the optimum", _proven(story), gallery(*pictures))
 
 
-def _proof_line(
+def proof_line(
     x: Sequence[float], steps: Sequence[float], y: Sequence[float | None], colour: str, *, dashed: bool = False
 ) -> Series:
-    """A line over time, with a gap where another penalty begins."""
+    """A line over time, or another measure, with a gap where another penalty begins."""
     places, values = [], []
     for second, value in zip(x, y, strict=True):
         if second in steps:
@@ -195,11 +195,13 @@ def _proven(story: Story) -> Any:
     return paragraph(told + f"a relative gap of {gap:.2g}, {reached} the tolerance of {result['tol']:g}.")
 
 
-def _step_ends(story: Story, proofs: Sequence[Progress]) -> list[float]:
-    """When one penalty of a path was done and the next one began."""
+def step_ends(
+    story: Story, proofs: Sequence[Progress], place: Callable[[Progress], float] = lambda now: now.seconds
+) -> list[float]:
+    """Where one penalty of a path was done and the next one began: when, or by another measure."""
     path = story.result.get("path") or []
     ends = np.cumsum([step["passes"] for step in path])[:-1].tolist()
-    return [next((now.seconds for now in proofs if now.pass_number > end), proofs[-1].seconds) for end in ends]
+    return [place(next((now for now in proofs if now.pass_number > end), proofs[-1])) for end in ends]
 
 
 def _wide(drawn: Sequence[Series]) -> bool:
@@ -287,7 +289,7 @@ def speed(story: Story) -> Chapter | None:
         pictures = [
             _rate(points, "examples", 1.0, "rows a second", "Rows a second"),
             _rate(points, "bytes", 1e6, "MB a second", "Megabytes a second"),
-            _memory(points),
+            _memory(points, "the driver's" if story.recording.crew is not None else "the process's"),
         ]
     each = result["examples"] / max(result["seconds"], 1e-9)
     told = f"{result['examples']:,} examples in {result['seconds']:.2f} s, {each:,.0f} a second over the whole run."
@@ -300,7 +302,7 @@ def _rate(points: Sequence[Point], what: str, unit: float, label: str, title: st
     places = spaced([point.now.seconds for point in points], MOST_WINDOWS, log=False)
     some = [points[place].now for place in places]
     steps = [(a, b) for a, b in zip(some, some[1:], strict=False) if b.seconds > a.seconds]
-    rates = [(getattr(b, what) - getattr(a, what)) / unit / (b.seconds - a.seconds) for a, b in steps]
+    rates = [max(getattr(b, what) - getattr(a, what), 0) / unit / (b.seconds - a.seconds) for a, b in steps]
     if len(rates) < FEWEST - 1 or not any(rates):
         return None
     xs = [steps[0][0].seconds, *(b.seconds for _, b in steps)]
@@ -312,12 +314,12 @@ def _rate(points: Sequence[Point], what: str, unit: float, label: str, title: st
     )
 
 
-def _memory(points: Sequence[Point]) -> Any:
+def _memory(points: Sequence[Point], whose: str) -> Any:
     known = [(point.now.seconds, point.memory / 1e6) for point in points if point.memory is not None]
     if len(known) < FEWEST:
         return None
     most = max(memory for _, memory in known)
     series = Series([x for x, _ in known], [y for _, y in known])
     picture = lines("memory", [series], Axis("time in seconds"), Axis("MB", limits=(0.0, 1.15 * most)))
-    caption = f"Memory of the process's own, without mapped files, interpreter and all; at most {most:,.0f} MB."
+    caption = f"Memory of {whose} own, without mapped files, interpreter and all; at most {most:,.0f} MB."
     return figure(picture, "Memory", caption)

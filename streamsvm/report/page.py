@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from streamsvm.report import learning, quality, summary, weights
+from streamsvm.report import learning, quality, summary, weights, workers
 from streamsvm.report.markup import Html, element, joined
 from streamsvm.report.story import Chapter, Story
 from streamsvm.report.style import STYLE
@@ -32,6 +32,7 @@ def page(story: Story, note: Callable[[str], None]) -> bytes:
         learning.learning(story),
         summary.weights(story, found),
         learning.speed(story),
+        workers.workers(story),
         summary.what_ran(story, date),
         summary.settings_chapter(story),
     ]
@@ -91,6 +92,10 @@ def data_of(story: Story, found: weights.Weights, now: datetime) -> dict[str, An
         "proofs": {name: [getattr(one, name) for one in recording.proofs] for name in proofs},
         "weights": summary.data_summary(found, story.class_names),
     }
+    if recording.crew is not None:
+        exchanged = [(one.cluster.rounds, one.cluster.sent) for one in recording.proofs if one.cluster is not None]
+        data["proofs"] |= {"rounds": [rounds for rounds, _ in exchanged], "sent": [sent for _, sent in exchanged]}
+        data["cluster"] = workers.data_of(recording.crew)
     if judged is not None:
         data["judged"] = {"rows": judged.rows, "figures": _few(judged.figures), "shapes": _shapes(story)}
     return data

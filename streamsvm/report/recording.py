@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
+from streamsvm.crew import Record
 from streamsvm.progress import Listener, Progress
 
 MOST = 1000
@@ -65,6 +66,7 @@ class Recording:
         self._listener = listener
         self.command = command
         self.resumed = False  # whether only the last part of the run is recorded
+        self.crew: Record | None = None  # the workers of a cluster, after a run on one
         self.notes: list[str] = []
         self.notes_left_out = 0
         self._points: Thinned[Point] = Thinned()

@@ -111,9 +111,22 @@ def what_ran(story: Story, date: str) -> Chapter | None:
         ("malformed rows skipped", f"{result['bad_rows']:,}" if result.get("bad_rows") else None),
         ("date", date),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
-        ("machine", f"{platform.system()} {platform.machine()}, {cpu}, {_cores()}"),
+        ("cluster", _cluster(story)),
+        (
+            "machine" if story.recording.crew is None else "driver's machine",
+            f"{platform.system()} {platform.machine()}, {cpu}, {_cores()}",
+        ),
     ]
     return chapter("run", "What ran", facts(pairs), _notes(story))
+
+
+def _cluster(story: Story) -> str | None:
+    told = story.result.get("cluster")
+    if not told:
+        return None
+    hosts = {worker.address.rsplit(":", 1)[0] for worker in story.recording.crew.there} if story.recording.crew else ()
+    on = f" on {len(hosts):,} machine{'s' if len(hosts) != 1 else ''}" if hosts else ""
+    return f"{told['workers']:,} workers with {told['threads']:,} threads{on}, {told['shards']:,} shards"
 
 
 def _cores() -> str:

@@ -270,6 +270,11 @@ class OnlineSolver(ABC):
         """eta0, chosen or given; None before it is known or where a solver has none."""
         return float(self.scalars[STEP]) or None
 
+    def take_step_size(self, eta0: float) -> None:
+        """Before the first row: this step size, which others have chosen."""
+        self.scalars[STEP] = eta0
+        self._trial = None
+
     def state(self) -> State:
         """Everything that the future depends on, copied."""
         end = self.width * self.columns

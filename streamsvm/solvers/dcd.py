@@ -95,11 +95,12 @@ class Dcd(Descent):
         root = math.sqrt(self.problem.bias.gain)
         high, low = self._rest_beyond
         groups, mean = self._readable, self._mean()
+        both = mean is not self._w
         biases = float(self._w[-1]) * root, float(mean[-1]) * root
 
         def work(number: int, batch: Batch) -> tuple[int, tuple[float, ...]]:
             alpha, marks = groups.of(number, self.alpha), groups.of(number, self.marks)
-            return batch.rows, scan_pass(batch, loss, self._w, mean, *biases, alpha, marks, high, low)
+            return batch.rows, scan_pass(batch, loss, self._w, mean, *biases, both, alpha, marks, high, low)
 
         total = np.zeros(5)
         with closing(groups.mapped(work)) as results:
@@ -108,18 +109,20 @@ class Dcd(Descent):
                 self.around.tick(rows)
         return total / max(self.groups.weight, 1e-300)
 
-    def figures_of(self, means: Float64s) -> Figures:
-        l2, mean = self.problem.l2, self._mean()
+    def figures_of(self, means: Float64s, combined: Float64s | None = None) -> Figures:
+        mean = self._mean()
         losses, errors, duals, mean_losses, mean_errors = means.tolist()
-        norm = 0.5 * l2 * float(np.sum(self._w * self._w))
-        mean_norm = 0.5 * l2 * float(np.sum(mean * mean))
-        self._dual = duals - norm
+        norm, mean_norm = self._half_norm(self._w), self._half_norm(mean)
+        self._dual = duals - (norm if combined is None else self._half_norm(combined))
         self._bound = max(self._bound, self._dual)
         if mean_norm + mean_losses < norm + losses:
             self._best = mean
             return Figures(mean_norm + mean_losses, self._bound, mean_losses, mean_errors)
         self._best = self._w.copy()
         return Figures(norm + losses, self._bound, losses, errors)
+
+    def _half_norm(self, vector: Float64s) -> float:
+        return 0.5 * self.problem.l2 * float(np.sum(vector * vector))
 
     def _mean(self) -> Float64s:
         """The mean of w at several moments."""
@@ -131,33 +134,6 @@ class Dcd(Descent):
     def let_rest_beyond(self, slopes: Float64s) -> None:
         high, low = slopes.tolist()
         self._rest_beyond = high, low
-
-    # A part of the rows, while others learn from other parts.
-
-    def lean(self) -> tuple[Float64s, float]:
-        """The sum of c x over the rows between their bounds, and by how much their margins lean to one side; means."""
-        root = math.sqrt(self.problem.bias.gain)
-        total, lean = np.zeros_like(self._w), 0.0
-        for number in range(self._readable.count):
-            alpha = self._readable.of(number, self.alpha)
-            more, weight = lean_pass(
-                self._readable.group(number), self.problem.loss, self._w, float(self._w[-1]) * root, alpha, total
-            )
-            lean += more
-            total[-1] += weight * root
-        total /= max(self.groups.weight, 1e-300)
-        return total, lean / max(self.groups.weight, 1e-300)
-
-    def shift(self, by: float) -> Float64s:
-        """Move y alpha of these rows by the same number; returns the mean of c y x of what their bounds cut off."""
-        root = math.sqrt(self.problem.bias.gain)
-        total = np.zeros_like(self._w)
-        for number in range(self._readable.count):
-            alpha = self._readable.of(number, self.alpha)
-            cut = shift_pass(self._readable.group(number), self.problem.loss, by, alpha, total)
-            total[-1] += cut * root
-        total /= max(self.groups.weight, 1e-300)
-        return total
 
     # What is learned.
 
@@ -277,9 +253,9 @@ def fetch_alike(indptr, indices, values, i, now):
 
 
 @kernel
-def scan_pass(batch, loss, vector, mean, bias, mean_bias, alphas, marks, high, low):
+def scan_pass(batch, loss, vector, mean, bias, mean_bias, both, alphas, marks, high, low):
     """Marks rows that may rest; sums of c loss, of c of the rows on the wrong side and of c dual_value(alpha), and the
-    first two for the mean of w."""
+    first two for the mean of w, if that is another one."""
     indptr, indices, values, labels, weights = batch
     ceiling = loss.ceiling()
     total = wrong = dual = mean_total = mean_wrong = 0.0
@@ -292,52 +268,18 @@ def scan_pass(batch, loss, vector, mean, bias, mean_bias, alphas, marks, high, l
         score = row_dot(vector, indices, values, indptr[i], indptr[i + 1]) + bias
         total += c * loss.value(score, label)
         wrong += c * ((score > 0.0) != (label > 0.0))
-        score_of_mean = row_dot(mean, indices, values, indptr[i], indptr[i + 1]) + mean_bias
-        mean_total += c * loss.value(score_of_mean, label)
-        mean_wrong += c * ((score_of_mean > 0.0) != (label > 0.0))
+        if both:
+            score_of_mean = row_dot(mean, indices, values, indptr[i], indptr[i + 1]) + mean_bias
+            mean_total += c * loss.value(score_of_mean, label)
+            mean_wrong += c * ((score_of_mean > 0.0) != (label > 0.0))
         dual += c * loss.dual_value(alphas[i])
         margin = label * score
         slope = margin - loss.dual_slope(alphas[i])
         if not ((alphas[i] == 0.0 and slope > high) or (alphas[i] == ceiling and slope < low)):
             marks[i] &= ~RESTS
+    if not both:
+        mean_total, mean_wrong = total, wrong
     return total, wrong, dual, mean_total, mean_wrong
-
-
-@kernel
-def lean_pass(batch, loss, vector, bias, alphas, out):
-    """out += c x for each row between its bounds; returns the sums of c y (slope), and of c."""
-    indptr, indices, values, labels, weights = batch
-    ceiling = loss.ceiling()
-    lean = weight = 0.0
-    for i in range(len(labels)):
-        c = np.float64(weights[i])
-        if c > 0.0 and 0.0 < alphas[i] < ceiling:
-            a, b = indptr[i], indptr[i + 1]
-            label = 2.0 * labels[i] - 1.0
-            margin = label * (row_dot(vector, indices, values, a, b) + bias)
-            lean += c * label * (loss.dual_slope(alphas[i]) - margin)
-            weight += c
-            row_add(out, indices, values, a, b, c)
-    return lean, weight
-
-
-@kernel
-def shift_pass(batch, loss, by, alphas, out):
-    """alpha += y by, within its bounds; out += c y x of what these cut off. Returns the sum of that for the bias."""
-    indptr, indices, values, labels, weights = batch
-    ceiling = loss.ceiling()
-    cut = 0.0
-    for i in range(len(labels)):
-        c = np.float64(weights[i])
-        if c > 0.0 and 0.0 < alphas[i] < ceiling:
-            label = 2.0 * labels[i] - 1.0
-            wanted = alphas[i] + label * by
-            alphas[i] = min(max(wanted, 0.0), ceiling)
-            rest = c * label * (alphas[i] - wanted)
-            if rest != 0.0:
-                cut += rest
-                row_add(out, indices, values, indptr[i], indptr[i + 1], rest)
-    return cut
 
 
 @kernel

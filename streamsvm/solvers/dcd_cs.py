@@ -90,11 +90,11 @@ class DcdCs(ClassDescent):
     def scan_means(self) -> Float64s:
         return self._scanned_sums(cs_scan, self._mean(), self._rest_beyond, count=5)
 
-    def figures_of(self, means: Float64s) -> Figures:
+    def figures_of(self, means: Float64s, combined: Float64s | None = None) -> Figures:
         mean = self._mean()
         loss, error, dual, mean_loss, mean_error = means.tolist()
         penalty, mean_penalty = float(self._penalties(self._w).sum()), float(self._penalties(mean).sum())
-        self._dual = dual - penalty
+        self._dual = dual - (penalty if combined is None else float(self._penalties(combined).sum()))
         self._bound = max(self._bound, self._dual)
         self._best = mean
         if mean_penalty + mean_loss < penalty + loss:

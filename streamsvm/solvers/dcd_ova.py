@@ -97,11 +97,11 @@ class DcdOva(ClassDescent):
     def scan_means(self) -> Float64s:
         return self._scanned_sums(ova_scan, self._mean(), self._numbers.reshape(-1), count=3 * self.classes + 2)
 
-    def figures_of(self, means: Float64s) -> Figures:
+    def figures_of(self, means: Float64s, combined: Float64s | None = None) -> Figures:
         mean, k = self._mean(), self.classes
         losses, mean_losses, duals, (error, mean_error) = np.split(means, [k, 2 * k, 3 * k])
         penalties, mean_penalties = self._penalties(self._w), self._penalties(mean)
-        self._dual = duals - penalties
+        self._dual = duals - (penalties if combined is None else self._penalties(combined))
         self._bound = np.maximum(self._bound, self._dual)
         bound, loss, mean_loss = (float(each.sum()) for each in (self._bound, losses, mean_losses))
         objective, mean_objective = loss + float(penalties.sum()), mean_loss + float(mean_penalties.sum())

@@ -25,6 +25,7 @@ from streamsvm.shuffle import mixed, random_order
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
 from streamsvm.solvers.blocks import PAIR_BYTES, ROW_BYTES, Block, loaded
+from streamsvm.solvers.units import measure_block
 
 PARTS = 4  # of the memory: a block learned from, one being loaded, rows that stay, and those that will stay next
 SWEEPS = 2  # over a block that had to be loaded
@@ -56,6 +57,8 @@ class Plan(NamedTuple):
 class Descent(BatchSolver):
     """A solver with dual variables `alpha`, one for each row or `each`; weights are arrays of this shape."""
 
+    _dual: Any  # D of alpha; where classes are learned one by one, of each
+
     def __init__(
         self,
         problem: Problem,
@@ -78,6 +81,7 @@ class Descent(BatchSolver):
         self._stale = False  # whether w must be recomputed from alpha
         self._readable = groups  # where a scan reads: the groups, or the same rows in memory
         self._home: Block | None = None  # all rows, if they stay
+        self._units = np.ones(1)  # of the features, and of that of the bias
         self._blocks: list[Block] = []  # else those that are loaded
         self._staying: list[Block] = []  # rows that stay, and those that will next
 
@@ -107,8 +111,10 @@ class Descent(BatchSolver):
         """What a reading at fixed weights adds up, divided by the weight of all rows; and which of them may rest."""
 
     @abstractmethod
-    def figures_of(self, means: Float64s) -> Figures:
-        """The exact figures that these means tell of the weights that stand, or of their mean if that is better."""
+    def figures_of(self, means: Float64s, combined: Float64s | None = None) -> Figures:
+        """The exact figures that these means tell of the weights that stand, or of their mean if that is better.
+
+        `combined` are the weights that alpha makes, where those that stand are others."""
 
     @abstractmethod
     def rest_beyond(self) -> Float64s:
@@ -278,15 +284,38 @@ class Descent(BatchSolver):
 
     @property
     def weight_table(self) -> Float64s:
-        """The weights that stand, as passes change them."""
+        """The weights that stand."""
         return self._w
 
-    # A part of the rows, while others learn from other parts: P then has weights that all have a share in.
+    # A part of the rows, while others learn from other parts: weights are then those that all agree upon. They are
+    # given and returned as they are; inside they are in the units of the features (units.py).
+
+    @property
+    def dual(self) -> float:
+        """D of the dual variables, as the last figures have it."""
+        return float(np.sum(self._dual))
+
+    def measure_in(self, units: Float64s) -> None:
+        """Each feature, and at the end that of the bias, in these units."""
+        if np.array_equal(units, self._units):
+            return
+        rows: Any = self.groups
+        factors, bias = units / self._units, self.problem.bias
+        rows.units[:] = units[:-1]
+        if self._home is not None:
+            measure_block(self._home, factors)
+        self.problem = self.problem._replace(bias=bias._replace(gain=bias.gain * float(factors[-1]) ** 2))
+        self._units = units
+
+    def _own(self, vector: Float64s) -> Float64s:
+        """Units, in the shape of weights."""
+        return self._units.reshape(-1, *(1,) * (vector.ndim - 1))
 
     def take_up(self, vector: Float64s, alpha: Float64s | None, rest_beyond: Float64s | None) -> None:
         """Stand at these weights, with these dual variables where they are others, and no row at rest."""
         self._load()
-        self._w[:] = vector
+        self._w[:] = vector / self._own(vector)
+        self._best = self._w
         self._sum[:], self._added = 0.0, 0.0
         if alpha is not None:
             self.alpha[:] = alpha
@@ -294,8 +323,9 @@ class Descent(BatchSolver):
             self.let_rest_beyond(rest_beyond)
         self.marks[:] = 0
 
-    def climb(self, made: int, passes: int) -> Float64s:
-        """So many passes from here, after `made` others; returns by how much the weights have moved."""
+    def climb(self, start: Float64s, made: int, passes: int) -> Float64s:
+        """So many passes from these weights, after `made` others; returns by how much they have moved."""
+        self._w[:] = start / self._own(start)
         before = self._w.copy()
         self.passes = made
         if self._home is not None:
@@ -304,14 +334,15 @@ class Descent(BatchSolver):
             block.clear()
         for _ in range(passes):
             self._pass()
-        moved: Float64s = self._w - before
+        moved: Float64s = (self._w - before) * self._own(start)
         return moved
 
     def combined(self) -> Float64s:
         """The weights that the dual variables of these rows make."""
         self._load()
         self._recompute()
-        return self._w
+        combined: Float64s = self._w / self._own(self._w)
+        return combined
 
     # Going on later, or elsewhere.
 

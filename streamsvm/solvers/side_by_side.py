@@ -88,7 +88,7 @@ class SideBySide:
         for group in self._groups:
             group.begin_schedules()
         if dim:
-            self._reserve(dim)
+            self.reserve(dim)
 
     # What can be seen.
 
@@ -134,6 +134,26 @@ class SideBySide:
             solver._diverged(int(group.numbers[FELL, lane]))
         return solver
 
+    def take_up(self, k: int, solver: OnlineSolver) -> None:
+        """Candidate k goes on as this plain solver, which has its problem: what `solver` gives, taken back.
+
+        All candidates have one clock, so it must be that of the others; it is where they have seen the same rows.
+        """
+        group, lane = self._place(k)
+        self.reserve(solver.width)
+        table, end = group.table, solver.width * self.columns
+        table[: solver.width, :, lane] = solver.vector[:end].reshape(-1, self.columns)
+        table[solver.width :, :, lane] = 0.0
+        group.numbers[: len(solver.scalars), lane] = solver.scalars
+        if solver.step_size is not None:
+            self._trial = None
+        group.begin_schedules()
+
+    def stop(self, k: int) -> None:
+        """Candidate k diverged elsewhere: it learns no more."""
+        group, lane = self._place(k)
+        group.numbers[LIVE, lane] = 0.0
+
     # Learning: what the methods of OnlineSolver do, for every candidate.
 
     def learn(self, batch: Batch, order: Int64s | None = None) -> None:
@@ -142,7 +162,7 @@ class SideBySide:
             self._learn(batch, order)
             return
         order = row_order(batch, order)
-        self._reserve(batch.width)
+        self.reserve(batch.width)
         self._trial.append(weighty(batch, order))
         self._count(len(order) - self._trial[-1].rows)
         if enough_for_trials(self._trial):
@@ -220,7 +240,7 @@ class SideBySide:
 
     def _learn(self, batch: Batch, order: Int64s | None = None) -> None:
         order = row_order(batch, order)
-        self._reserve(batch.width)
+        self.reserve(batch.width)
         for group in self._groups:
             group.learn(self.given[0], batch, order)
         self._count(len(order))
@@ -252,7 +272,7 @@ class SideBySide:
         lanes = sum(4 * group.stride * room for group, room in zip(self._groups, rooms, strict=True))
         return self.memory is None or lanes <= self.memory
 
-    def _reserve(self, width: int) -> None:
+    def reserve(self, width: int) -> None:
         """Room for features 0 .. width - 1, refused before it is allocated when it exceeds the budget."""
         if self.dim and width > self.dim:
             raise DataError(f"index {width - 1} is out of range: features.dim is {self.dim}")

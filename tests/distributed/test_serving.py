@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from streamsvm.distributed import cluster as door
+from streamsvm.distributed import opening as door
 from streamsvm.distributed import serving
-from streamsvm.distributed.cluster import Cluster, opened_cluster
+from streamsvm.distributed.cluster import Cluster
+from streamsvm.distributed.opening import opened_cluster
 from streamsvm.distributed.serving_work import Packed, Texts
 from streamsvm.evaluate import Scored
 from streamsvm.model import load_model

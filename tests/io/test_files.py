@@ -5,9 +5,12 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
+from fsspec.implementations.memory import MemoryFile
 
 from streamsvm.errors import SourceError
 from streamsvm.io import files, remote_parts, retries
@@ -118,6 +121,25 @@ def test_buckets(bucket):
         out.write(b"x")
         raise ZeroDivisionError
     assert not bucket.exists("/out/other")
+
+
+def test_threads_write_to_a_bucket_at_a_time(bucket, monkeypatch):
+    """They share a file system, as fsspec has it for those of buckets, and its transaction is one for all."""
+    commit = MemoryFile.commit
+    monkeypatch.setattr(MemoryFile, "commit", lambda self: (time.sleep(0.001), commit(self)))
+    monkeypatch.setattr(files, "open_filesystem", lambda url: (bucket, url.removeprefix("memory:/")))
+
+    def write(number):
+        for again in range(20):
+            with written_atomically(f"memory://many/{number}-{again}") as out:
+                out.write(b"%d %d" % (number, again))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    found = {
+        (number, again): read_whole(f"memory://many/{number}-{again}") for number in range(8) for again in range(20)
+    }
+    assert all(content == b"%d %d" % name for name, content in found.items())
 
 
 def test_what_cannot_be_read(tmp_path, bucket):

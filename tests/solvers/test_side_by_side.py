@@ -22,7 +22,7 @@ from streamsvm.losses import LOSSES, Hinge, SquaredHinge, make_loss
 from streamsvm.penalties import L1, L2
 from streamsvm.solvers import SOLVERS, OnlineSolver
 from streamsvm.solvers import base as solver_base
-from streamsvm.solvers.base import LOSS, SCALE, SEEN, WEIGHT, WRONG, Bias, Problem, make_bias
+from streamsvm.solvers.base import LOSS, SCALE, SEEN, WEIGHT, WRONG, Bias, Problem, T, make_bias
 from streamsvm.solvers.sgd import ALPHAS, WRITES, WRITTEN, Sgd
 from streamsvm.solvers.side_by_side import SideBySide
 from streamsvm.solvers.side_by_side_kernels import FAR, LIVE
@@ -199,6 +199,30 @@ def test_looking_changes_nothing(name: str) -> None:
                 side.figures()[...] = 77
         side.finish()
     assert bits(watched.state()) == bits(left_alone.state())
+
+
+@every_solver
+@pytest.mark.parametrize("options", [{}, {"dim": 40}], ids=["growing", "dim"])
+def test_candidates_go_on_from_weights_and_step_sizes_of_their_own(name: str, options: dict[str, int]) -> None:
+    """As after a pass that shards of a cluster have made: each from its own mean, with the clock of the shard."""
+    side, alone = both(name, problems(GRID[3:8]), **options)
+    rng = np.random.default_rng(5)
+    for k, solver in enumerate(alone):
+        solver.take_step_size(0.1 / (k + 1))
+        solver.start_from(rng.standard_normal(20).astype(np.float32), 0.5 * k)
+        solver.scalars[T] = 30.0
+        plain = side.solver(k)
+        plain.take_step_size(0.1 / (k + 1))
+        plain.restore(solver.state())
+        side.take_up(k, plain)
+    check(side, alone)
+    run_all([side, *alone], [ROWS], passes=2)
+    check(side, alone)
+    side.stop(2)
+    assert side.alive == [True, True, False, True, True]
+    side.keep([0, 1, 3, 4])
+    run_all([side, *(alone[k] for k in (0, 1, 3, 4))], [ROWS])
+    check(side, [alone[k] for k in (0, 1, 3, 4)])
 
 
 # The vector.
