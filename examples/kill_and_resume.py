@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data/a9a.train.svm.gz"
-COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()", "train", str(DATA), "--passes", "300", "-q"]
+COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()", "train", str(DATA), "--passes", "500", "-q"]
 
 
 def checkpoints(place: Path) -> set[str]:
@@ -28,8 +28,9 @@ with tempfile.TemporaryDirectory() as directory:
     for _ in range(3):
         before = checkpoints(kept)
         run = subprocess.Popen(resumable, cwd=work, stdout=subprocess.DEVNULL)
-        while run.poll() is None and len(checkpoints(kept) - before) < 2:
+        while run.poll() is None and not checkpoints(kept) - before:
             time.sleep(0.01)
+        time.sleep(0.3)  # let it learn a little more, some of which is lost with the kill
         run.kill()
         run.wait()
         shown = subprocess.run(

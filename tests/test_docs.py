@@ -75,7 +75,7 @@ EXAMPLES = {  # what each must print, as patterns
         r"dcd      test error 1[01]\.\d\d %, at most 0\.\d % above the optimum; .* peak memory [1-5]?\d MB",
     ],
     "follow.py": [r'lines such as\n\{"id":"v000000","click":0', r"16,000 lines of [45] files", r"bit for bit: True"],
-    "kill_and_resume.py": [r"(killed; stands   pass \d+ of 300.*\n){3}identical, bit for bit: True"],
+    "kill_and_resume.py": [r"(killed; stands   pass \d+ of 500.*\n){3}identical, bit for bit: True"],
     "parquet_categories.py": [
         r"site=forum \* ad=ad55",
         r"id +user +ad +click  prediction probability\n +v016000 +u0 +ad59 +0 +0 +0\.\d{3}\n",

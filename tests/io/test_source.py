@@ -402,6 +402,7 @@ def test_protocols(monkeypatch):
     assert "chained urls" in wrong(SourceError, "memory://y::file://z")
     for url in ("simplecache::memory://y", "reference://x", "github://a:b@/x", "dask::memory://x"):
         assert "not supported" in wrong(SourceError, url)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # another test may have used it
     monkeypatch.setitem(sys.modules, "s3fs", None)
     assert "pip install 'streamsvm[s3]'" in wrong(SourceError, "s3://bucket/key")
 
