@@ -10,7 +10,7 @@ from typing import NamedTuple
 from streamsvm.errors import ConfigError
 from streamsvm.io.csv import NO_QUOTE
 from streamsvm.io.source import Source
-from streamsvm.io.spans import Cut, Span, never, next_line, next_row_group, plan_spans
+from streamsvm.io.spans import Cut, Span, never, next_lines, next_row_groups, plan_spans
 from streamsvm.io.urls import is_local, scheme_of
 from streamsvm.readers import Dialect
 from streamsvm.tables import TableDialect
@@ -45,9 +45,9 @@ def seen_from_anywhere(path: str) -> str:
 def cut_of(dialect: Dialect) -> Cut:
     """Where files of a dialect may be cut."""
     if not isinstance(dialect, TableDialect) or dialect.format == "jsonl":
-        return next_line
+        return next_lines
     if dialect.format == "parquet":
-        return next_row_group
+        return next_row_groups
     if dialect.format == "csv" and dialect.csv.quote == NO_QUOTE:
-        return next_line
+        return next_lines
     return never

@@ -8,19 +8,22 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streamsvm.errors import ConfigError, SourceError, StreamSvmError
 from streamsvm.io.identity import content_digest, sampled_spans
 from streamsvm.io.urls import REMOTE_EXTRAS, hide, is_local, reason, redact_url, scheme_of
 
 STDIN = "-"
-LOOKUPS = 16  # remote urls that are looked up at a time
+LOOKUPS = 16  # places that are asked for something at a time
 CONTENT_STAMPS = ("ETag", "etag", "md5Hash", "content_md5")  # a copy has the same
+
+Wanted = TypeVar("Wanted")
+Found = TypeVar("Found")
 
 
 class Access(NamedTuple):
@@ -77,16 +80,19 @@ class Part(NamedTuple):
 
 def find_parts(urls: list[str]) -> list[Part]:
     """All files that the urls name, in the stated order; globs and directories in the order of their names."""
-    remote = [url for url in urls if url != STDIN and not is_local(url)]
-    if len(remote) > 1:  # each may have to wait for an answer
-        with ThreadPoolExecutor(min(len(remote), LOOKUPS), thread_name_prefix="streamsvm-find") as pool:
-            found = list(pool.map(_parts_of, urls))
-    else:
-        found = [_parts_of(url) for url in urls]
-    parts = [part for some in found for part in some]
+    remote = any(url != STDIN and not is_local(url) for url in urls)
+    parts = [part for some in looked_up(_parts_of, urls, remote=remote) for part in some]
     if sum(part.url == STDIN for part in parts) > 1:
         raise ConfigError("standard input (-) can be read only once")
     return parts
+
+
+def looked_up(look: Callable[[Wanted], Found], wanted: Sequence[Wanted], *, remote: bool) -> list[Found]:
+    """What is found of each; several at a time if some are `remote`, since each may have to wait for an answer."""
+    if not remote or len(wanted) < 2:
+        return [look(one) for one in wanted]
+    with ThreadPoolExecutor(min(len(wanted), LOOKUPS), thread_name_prefix="streamsvm-find") as pool:
+        return list(pool.map(look, wanted))
 
 
 def _parts_of(url: str) -> list[Part]:

@@ -6,17 +6,21 @@ Several machines read a source in this way, each its own spans, and together eve
 begun in the middle (compressed text, CSV in which quotes may hide newlines), it is read as a whole by one of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
 from streamsvm.io.compression import HEAD, Limits, promised, sniff
-from streamsvm.io.parts import Part, open_part
+from streamsvm.io.parts import LOOKUPS, Part, looked_up, open_part
 from streamsvm.io.source import Position, Source, _Input
+from streamsvm.io.urls import is_local
 
 PIECE = 1 << 18  # bytes read at a time to find a newline, or to count them
 
-Cut = Callable[[Part, int], int]  # where a part may be cut, near a byte of it: bytes of text, or rows; 0: at its start
+AT_A_TIME = 16  # places that are looked for in a part while it is open
+
+# Where a part may be cut, near some bytes of it: bytes of text, or rows; 0: at its start.
+Cut = Callable[[Part, Sequence[int]], list[int]]
 
 
 class Span(NamedTuple):
@@ -89,23 +93,50 @@ def plan_spans(parts: list[Part], count: int, cut: Cut) -> list[tuple[Span, ...]
     """All parts in at most `count` pieces of about the same size, in their order; none is empty."""
     total = sum(part.size or 0 for part in parts)
     edges: list[tuple[int, int, int]] = []  # part, place in it, and stored bytes of all parts before it
+    for wanted, place in _cut_all(parts, _even(parts, count, total), cut):
+        number, inside, before = wanted
+        size = parts[number].size or 0
+        if place:
+            edges.append((number, place, before + inside))
+        elif 2 * inside < size:
+            edges.append((number, 0, before))
+        else:
+            edges.append((number + 1, 0, before + size))
+    places = sorted({(0, 0, 0), *edges, (len(parts), 0, total)})
+    pieces = [_between(parts, a, b) for a, b in zip(places, places[1:], strict=False)]
+    return [spans for spans in pieces if spans]
+
+
+class _Wanted(NamedTuple):
+    """A place at which pieces of the same size would meet."""
+
+    part: int
+    inside: int  # stored bytes of the part before it
+    before: int  # stored bytes of all parts before that one
+
+
+def _even(parts: list[Part], count: int, total: int) -> list[_Wanted]:
+    found = []
     before = number = 0
     for piece in range(1, count):
         wanted = piece * total // count
         while number < len(parts) - 1 and before + (parts[number].size or 0) <= wanted:
             before += parts[number].size or 0
             number += 1
-        part, inside = parts[number], wanted - before
-        place = cut(part, inside)
-        if place:
-            edges.append((number, place, wanted))
-        elif 2 * inside < (part.size or 0):
-            edges.append((number, 0, before))
-        else:
-            edges.append((number + 1, 0, before + (part.size or 0)))
-    places = sorted({(0, 0, 0), *edges, (len(parts), 0, total)})
-    pieces = [_between(parts, a, b) for a, b in zip(places, places[1:], strict=False)]
-    return [spans for spans in pieces if spans]
+        found.append(_Wanted(number, wanted - before, before))
+    return found
+
+
+def _cut_all(parts: list[Part], wanted: list[_Wanted], cut: Cut) -> list[tuple[_Wanted, int]]:
+    """Where to cut instead: parts are opened once for some places in them, and several remote ones at a time."""
+    some: list[list[_Wanted]] = []
+    for one in wanted:
+        if not some or some[-1][0].part != one.part or len(some[-1]) == AT_A_TIME:
+            some.append([])
+        some[-1].append(one)
+    remote = not all(is_local(part.url) for part in parts)
+    found = looked_up(lambda few: cut(parts[few[0].part], [one.inside for one in few]), some, remote=remote)
+    return [pair for few, places in zip(some, found, strict=True) for pair in zip(few, places, strict=True)]
 
 
 def _between(parts: list[Part], start: tuple[int, int, int], stop: tuple[int, int, int]) -> tuple[Span, ...]:
@@ -120,39 +151,40 @@ def _between(parts: list[Part], start: tuple[int, int, int], stop: tuple[int, in
     return tuple(span._replace(size=int(size or rest / cut)) for span, size in zip(spans, sizes, strict=True))
 
 
-def next_line(part: Part, offset: int) -> int:
-    """Where the first line begins at or after a byte of a plain text; 0 if none does, or if it is not plain."""
-    if not offset or part.size is None or promised(part.shown):
-        return 0
-    with closing(open_part(part)) as raw:
-        if sniff(raw.read(HEAD)):
-            return 0
-        raw.seek(offset - 1)
-        at = offset - 1
-        while piece := raw.read(PIECE):
-            found = piece.find(b"\n")
-            if found >= 0:
-                return at + found + 1 if at + found + 1 < part.size else 0
-            at += len(piece)
+def next_lines(part: Part, offsets: Sequence[int]) -> list[int]:
+    """Where the first line begins at or after each byte of a plain text; 0 where none does, or if it is not plain."""
+    if part.size is None or promised(part.shown):
+        return [0 for _ in offsets]
+    with closing(open_part(part, share=LOOKUPS)) as raw:
+        plain = not sniff(raw.read(HEAD))
+        return [_next_line(raw, offset, part.size) if plain and offset else 0 for offset in offsets]
+
+
+def _next_line(raw: Any, offset: int, size: int) -> int:
+    at = offset - 1
+    raw.seek(at)
+    while piece := raw.read(PIECE):
+        found = piece.find(b"\n")
+        if found >= 0:
+            return at + found + 1 if at + found + 1 < size else 0
+        at += len(piece)
     return 0
 
 
-def next_row_group(part: Part, offset: int) -> int:
-    """The row at which the row group begins that is nearest to a byte of a Parquet file; 0 if that is the first."""
+def next_row_groups(part: Part, offsets: Sequence[int]) -> list[int]:
+    """The row at which the row group begins that is nearest to each byte of a Parquet file; 0 where it is the first."""
     from streamsvm.io.parquet import open_parquet
 
-    rows = stored = best = 0
+    ends: list[tuple[int, int]] = [(0, 0)]  # stored bytes up to a row group, and rows
     with open_parquet(part) as file:
-        sizes = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-        near = float(offset)
-        for group in sizes:
-            stored += sum(group.column(k).total_compressed_size for k in range(group.num_columns))
-            rows += group.num_rows
-            if rows < file.metadata.num_rows and abs(stored - offset) < near:
-                best, near = rows, abs(stored - offset)
-    return best
+        about = file.metadata
+        for group in map(about.row_group, range(about.num_row_groups)):
+            size = sum(group.column(k).total_compressed_size for k in range(group.num_columns))
+            ends.append((ends[-1][0] + size, ends[-1][1] + group.num_rows))
+        ends = [end for end in ends if end[1] < about.num_rows] or ends[:1]
+    return [min(ends, key=lambda end: abs(end[0] - offset))[1] for offset in offsets]
 
 
-def never(part: Part, offset: int) -> int:
+def never(part: Part, offsets: Sequence[int]) -> list[int]:
     """For files that can only be read as a whole."""
-    return 0
+    return [0 for _ in offsets]

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from range_server import RangeServer
 
 from streamsvm import open_stream
 from streamsvm.batch import Batch, concatenate
 from streamsvm.distributed.shards import plan_shards
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.io.parts import Part
-from streamsvm.io.spans import SpanSource, next_line, plan_spans
+from streamsvm.io.parts import Part, find_parts
+from streamsvm.io.spans import AT_A_TIME, SpanSource, never, next_lines, plan_spans
 from streamsvm.stream import Stream
 
 Write = Callable[..., str]
@@ -108,10 +110,27 @@ def test_what_is_read_once_cannot_be_shared_out() -> None:
 def test_the_next_line(write: Write) -> None:
     path = write(["ab", "c", "", "d"])  # ab\nc\n\nd\n
     part = Part(path, path, 8, None)
-    assert [next_line(part, offset) for offset in range(8)] == [0, 3, 3, 3, 5, 5, 6, 0]
+    assert next_lines(part, range(8)) == [0, 3, 3, 3, 5, 5, 6, 0]
 
 
 def test_few_files_make_few_pieces() -> None:
     parts = [Part(str(k), str(k), size, None) for k, size in enumerate((10, 10, 1000))]
-    pieces = plan_spans(parts, 4, lambda part, offset: 0)
+    pieces = plan_spans(parts, 4, never)
     assert [[span.part.url for span in piece] for piece in pieces] == [["0", "1"], ["2"]]
+
+
+def test_cuts_of_a_remote_file_are_those_of_a_local_one(write: Write) -> None:
+    """Looked for by several threads, each of which opens it once for some of the places."""
+    path = write([f"{number} 1:{number}" for number in range(2000)])
+    (local,) = find_parts([path])
+    pieces = 3 * AT_A_TIME
+    server = RangeServer().start()
+    try:
+        (remote,) = find_parts([server.put("rows.svm", Path(path).read_bytes())])
+        far = plan_spans([remote], pieces, next_lines)
+    finally:
+        server.stop()
+    firsts = [request for request in server.gets() if request.start == 0]
+    near = plan_spans([local], pieces, next_lines)
+    assert [(span.start, span.stop) for (span,) in far] == [(span.start, span.stop) for (span,) in near]
+    assert len(near) == pieces and len(firsts) <= 3
