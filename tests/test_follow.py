@@ -1,5 +1,6 @@
 """Following logs, case by case: what the contract says, each with the mishap that made it necessary."""
 
+import gc
 import gzip
 import json
 import os
@@ -760,6 +761,7 @@ def seconds_to_stop(home: Path, read: str) -> float:
         for block in source.blocks(500, buffers, stop.is_set):
             buffers.give_back(block.buffer)
 
+    gc.collect()  # or what other tests have left would be closed meanwhile
     before = len(os.listdir("/proc/self/fd"))
     thread = threading.Thread(target=work)
     thread.start()
@@ -770,7 +772,7 @@ def seconds_to_stop(home: Path, read: str) -> float:
     seconds = time.monotonic() - began
     assert not thread.is_alive()
     assert not buffers.out
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     return seconds
 
 

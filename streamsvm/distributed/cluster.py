@@ -11,7 +11,7 @@ Three kinds of trouble are told apart: a worker that dies (Dask runs its tasks e
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from streamsvm import interrupts
 from streamsvm.crew import host_and_port
-from streamsvm.distributed.joining import meet
+from streamsvm.distributed.joining import meet, refuse_other_scheduler
 from streamsvm.distributed.watch import Beat, Watch
 from streamsvm.errors import ConfigError, DataError, SourceError, StreamSvmError
 
@@ -28,6 +28,7 @@ POLL = 0.25  # seconds between two looks at signals and clocks
 ATTEMPTS = 5  # to have a task done
 ARITY = 8  # results that are added in one task
 PATIENCE = 30.0  # seconds to wait for workers, and for a scheduler that does not answer
+FAREWELL = 5.0  # seconds to wait for workers that are told of the end
 LOOK = 2.0  # seconds between two looks at who is there
 LARGE = 1 << 20  # bytes from which on values are sent once to each worker, and not with each task
 
@@ -107,12 +108,17 @@ class Cluster:
 
     def threads(self) -> dict[str, int]:
         """The workers that are there, and how many tasks each can do at a time."""
+        workers = self._workers()
+        return {name: int(told["nthreads"]) for name, told in workers.items() if name not in self._put_out}
+
+    def _workers(self) -> dict[str, Any]:
+        """What the scheduler knows of each worker; of none where it is gone."""
         try:
             found = self._client.scheduler_info(n_workers=-1)
         except TypeError:  # older versions list all of them anyway
             found = self._client.scheduler_info()
-        workers = found.get("workers", {})  # nothing is found where the scheduler is gone
-        return {name: int(told["nthreads"]) for name, told in workers.items() if name not in self._put_out}
+        workers: dict[str, Any] = found.get("workers", {})
+        return workers
 
     def threads_of_host(self) -> int:
         """Tasks that the busiest machine may do at a time: so many share its cores."""
@@ -166,6 +172,8 @@ class Cluster:
         new = [name for name in self.threads() if name not in self._met] if self.home is None else []
         if not new:
             return
+        if not self._met:
+            refuse_other_scheduler(self._client, self._at)
         strangers, told = meet(self._client, sorted(new), PATIENCE)
         if strangers and not self._met:
             more = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
@@ -222,8 +230,9 @@ class Cluster:
         return vector, told
 
     def everywhere(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Have something done on each worker, now; nobody waits for those that are busy."""
-        self._client.run(work, *arguments, wait=True, on_error="ignore")
+        """Have something done on each worker, beside what it does; nobody waits long for one that does not answer."""
+        there, ask = list(self.threads()), self._client._run
+        self._client.sync(ask, work, *arguments, workers=there, on_error="ignore", callback_timeout=FAREWELL)
 
     def _refused_if_failed(self, results: list[Any]) -> list[Any]:
         """The results; an error that a worker met is raised here."""
@@ -366,13 +375,19 @@ class Cluster:
         }
         for shard in late:
             last[shard] = time.monotonic()
-        for name in silent - self._put_out:
+        self._heard_of |= dict.fromkeys(silent, time.monotonic())  # who stays has as much time again
+        for name in hanging(self._workers(), silent - self._put_out, self._timeout):
             called = self.watch.crew.called(name)
             self._note(f"warning: {called} has been silent for {self._timeout:,.0f} s: its shards go to others")
             self._put_out.add(name)
             if not self.threads():
                 raise ClusterLostError(f"{self._at}: no worker is left that answers")
-            self._client.run_on_scheduler(_remove_worker, name=name)
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        """Have the scheduler, which may not know this package, count on a worker no longer; it lives, or hangs, on."""
+        why = f"streamsvm-silent-{time.time()}"
+        self._client.sync(self._client.scheduler.unregister, address=name, stimulus_id=why, close=False)
 
     def _refuse_if_lost(self, error: BaseException | None) -> None:
         if self._client.status != "running" and not self._comes_back():
@@ -389,9 +404,17 @@ class _AgainError(Exception):
     """Results got lost before they were here."""
 
 
-async def _remove_worker(dask_scheduler: Any = None, name: str = "") -> None:
-    """Runs on the scheduler."""
-    await dask_scheduler.remove_worker(name, stimulus_id=f"streamsvm-silent-{time.time()}", close=False)
+def hanging(workers: Mapping[str, Any], silent: Iterable[str], timeout: float) -> list[str]:
+    """Which of the silent workers are to be put out, by what the scheduler knows of all.
+
+    Some may be silent because they wait for data that another has, which hangs. So those go first whose pulse was last
+    felt long before that of others; then those at work; else they cannot reach each other, and all go.
+    """
+    known = {name: workers[name] for name in sorted(silent) if name in workers}
+    latest = max((told["last_seen"] for told in workers.values()), default=0.0)
+    without_pulse = [name for name, told in known.items() if latest - told["last_seen"] > timeout / 2]
+    at_work = [name for name, told in known.items() if told["metrics"].get("task_counts", {}).get("executing")]
+    return without_pulse or at_work or list(known)
 
 
 def _first(pair: Any) -> Any:

@@ -31,6 +31,7 @@ STEP = 0.05  # seconds between two looks
 GREETING = 15.0  # seconds that a scheduler may take to say something
 LONGEST = 1 << 32  # bytes of what it says first
 EXAMPLE = "the address of a scheduler is such as tcp://scheduler:8786"
+OTHER = f"has other sources of streamsvm {streamsvm.__version__} than this machine; install the same on all"
 SAME = f"all machines need the same streamsvm, here {streamsvm.__version__}"
 
 
@@ -108,6 +109,16 @@ def peer() -> Peer:
     return Peer(socket.gethostname(), digest.hexdigest(), found)
 
 
+def refuse_other_scheduler(client: Any, at: str) -> None:
+    """ConfigError if the scheduler cannot read tasks, which it does before it hands them on."""
+    try:
+        answer: Peer = client.run_on_scheduler(peer)
+    except Exception as error:
+        raise ConfigError(f"{at}: the scheduler has no streamsvm that fits ({reason(error)}); {SAME}") from error
+    if answer.sources != peer().sources:
+        raise ConfigError(f"{at}: the scheduler, on {answer.host}, {OTHER}")
+
+
 class Met(NamedTuple):
     """Workers that were asked: those that cannot work for this run, with the reason; and what else is to be told."""
 
@@ -131,10 +142,7 @@ def meet(client: Any, workers: Sequence[str], patience: float) -> Met:
         if isinstance(answer, Exception):
             strangers[worker] = f"worker {worker} cannot use its streamsvm ({reason(answer)}); {SAME}"
         elif answer.sources != own.sources:
-            strangers[worker] = (
-                f"worker {worker} on {answer.host} has other sources of streamsvm {streamsvm.__version__} than this "
-                "machine; install the same on all"
-            )
+            strangers[worker] = f"worker {worker} on {answer.host} {OTHER}"
         else:
             others[worker] = answer
     return Met(strangers, _differences(own, others))

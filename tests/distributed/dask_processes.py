@@ -35,11 +35,11 @@ class Processes:
         self._running.append(process)
         return process
 
-    def scheduler(self, *arguments: str) -> tuple[str, subprocess.Popen[bytes]]:
+    def scheduler(self, *arguments: str, env: Mapping[str, str] = {}) -> tuple[str, subprocess.Popen[bytes]]:
         """Its address, and the process."""
         where = self._folder / "scheduler.json"
         place = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where))
-        process = self.start("scheduler", *place, *arguments)
+        process = self.start("scheduler", *place, *arguments, env=env)
         until = time.monotonic() + PATIENT
         while time.monotonic() < until and process.poll() is None:
             try:
@@ -52,6 +52,13 @@ class Processes:
         self, address: str, arguments: Sequence[str] = ("--nthreads", "1", "--no-nanny"), env: Mapping[str, str] = {}
     ) -> subprocess.Popen[bytes]:
         return self.start("worker", address, *arguments, env=env)
+
+
+def package(folder: Path, text: str) -> dict[str, str]:
+    """An environment in which `import streamsvm` finds something else."""
+    (folder / "other/streamsvm").mkdir(parents=True)
+    (folder / "other/streamsvm/__init__.py").write_text(text)
+    return {"PYTHONPATH": str(folder / "other")}
 
 
 @contextmanager

@@ -5,19 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dask_processes import PATIENT, scheduler_and_worker
+from dask_processes import PATIENT, processes, scheduler_and_worker
 from whole_runs import Notes, bits, lines
 
 from streamsvm import load_settings, train
-from streamsvm.distributed.cluster import ClusterLostError
+from streamsvm.distributed.cluster import ClusterLostError, hanging
 from streamsvm.distributed.opening import opened_cluster
-from streamsvm.training import Outcome
 
 ROWS = lines(1500, features=40)
 
@@ -57,29 +56,54 @@ def unbroken(data: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return bits(train(settings_for(data, storage), client=cluster._client))
 
 
-def broken(data: str, tmp_path: Path, number: signal.Signals, **given: Any) -> tuple[Outcome, list[str]]:
-    """A run in which a worker gets a signal."""
+def test_a_worker_that_is_killed(data: str, tmp_path: Path, unbroken: bytes) -> None:
     with opened_cluster("local:2", None, PATIENT, lambda text: None) as cluster:
         client = cluster._client
         victim = next(iter(client.run(os.getpid).values()))
-        listener = Once(lambda: os.kill(victim, number))
-        try:
-            return train(settings_for(data, tmp_path, **given), listener, client=client), listener.notes
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
-
-
-def test_a_worker_that_is_killed(data: str, tmp_path: Path, unbroken: bytes) -> None:
-    outcome, _ = broken(data, tmp_path, signal.SIGKILL)
+        listener = Once(lambda: os.kill(victim, signal.SIGKILL))
+        outcome = train(settings_for(data, tmp_path), listener, client=client)
     assert bits(outcome) == unbroken and outcome.result["gap"] <= 1e-3
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no such signal")
 def test_a_worker_that_hangs(data: str, tmp_path: Path, unbroken: bytes) -> None:
-    outcome, notes = broken(data, tmp_path, signal.SIGSTOP, cluster__timeout=30.0)
+    """It has the only copy of what the other one needs, which is silent too, then.
+
+    Dask removes copies that nobody needs for the moment."""
+    with processes(tmp_path) as started:
+        address, _ = started.scheduler()
+        started.worker(address)
+        started.worker(address)
+        with opened_cluster(address, None, PATIENT, lambda text: None) as cluster:
+            client = cluster._client
+            client.wait_for_workers(2, timeout=PATIENT)
+            pids = client.run(os.getpid)
+
+            def stop() -> None:
+                client.amm.run_once()
+                until = time.monotonic() + PATIENT
+                while not (alone := [places[0] for places in client.who_has().values() if len(places) == 1]):
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+                os.kill(pids[alone[0]], signal.SIGSTOP)
+
+            listener = Once(stop)
+            outcome = train(settings_for(data, tmp_path, cluster__timeout=15.0), listener, client=client)
     assert bits(outcome) == unbroken
-    assert any("silent" in note for note in notes)
+    assert sum("silent" in note for note in listener.notes) == 1
+
+
+def seen(second: float, executing: int = 0) -> dict[str, Any]:
+    return {"last_seen": second, "metrics": {"task_counts": {"executing": executing, "memory": 3}}}
+
+
+def test_who_hangs() -> None:
+    """Who has no pulse; else who is at work; else all that are silent."""
+    workers = {"a": seen(100.0, 1), "b": seen(80.0), "c": seen(99.0), "d": seen(70.0, 1)}
+    assert hanging(workers, {"a", "b", "c"}, 30.0) == ["b"]
+    assert hanging(workers, {"a", "b", "c"}, 60.0) == ["a"]
+    assert hanging(workers, {"b", "c", "gone"}, 60.0) == ["b", "c"]
+    assert hanging({}, {"a"}, 60.0) == []
 
 
 def test_a_scheduler_that_is_gone_leaves_a_checkpoint(

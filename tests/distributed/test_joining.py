@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dask_processes import PATIENT, processes
+from dask_processes import PATIENT, package, processes
 from whole_runs import Notes, bits, lines
 
 pytest.importorskip("distributed")
@@ -101,13 +101,6 @@ def test_addresses_that_are_none(at: str, said: str, data: str) -> None:
 # Workers.
 
 
-def package(folder: Path, text: str) -> dict[str, str]:
-    """An environment in which `import streamsvm` finds something else."""
-    (folder / "other/streamsvm").mkdir(parents=True)
-    (folder / "other/streamsvm/__init__.py").write_text(text)
-    return {"PYTHONPATH": str(folder / "other")}
-
-
 def copied(folder: Path) -> dict[str, str]:
     """The same version, of which one file was edited."""
     import shutil
@@ -135,6 +128,18 @@ def test_workers_that_have_something_else(
         with pytest.raises(ConfigError, match=said) as caught:
             train(settings_for(data, cluster__at=address))
         assert f"{address}: worker tcp://127.0.0.1:" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("other", "said"), STRANGERS, ids=["version", "none", "edited"])
+def test_a_scheduler_that_has_something_else(
+    other: Callable[[Path], dict[str, str]], said: str, data: str, tmp_path: Path
+) -> None:
+    with processes(tmp_path) as started:
+        address, _ = started.scheduler(env=other(tmp_path))
+        started.worker(address)
+        with pytest.raises(ConfigError, match="the scheduler.* has (no|other sources of) streamsvm") as caught:
+            train(settings_for(data, cluster__at=address))
+        assert str(caught.value).startswith(f"{address}: the scheduler") and "\n" not in str(caught.value)
 
 
 def test_a_stranger_that_comes_later_gets_no_work(tmp_path: Path) -> None:
