@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsvm.jit import quick
+from streamsvm.jit import quick, read_only
 
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]
@@ -64,6 +64,7 @@ class Batch(NamedTuple):
         )
 
 
+read_only(Batch)
 Batches = Generator[Batch, None, None]
 
 

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
-from numba.extending import intrinsic, overload_method
+from numba.extending import intrinsic, overload_method, typeof_impl
 
 from streamsvm.places import private_directory, user_cache_directory
 
@@ -117,6 +117,21 @@ def expose(name: str, stub: Callable[..., Any], **options: Any) -> None:
     """
     for family in (types.NamedTuple, types.NamedUniTuple):
         overload_method(family, name, jit_options=options)(stub)  # type: ignore[call-arg]
+
+
+def read_only(kind: type) -> None:
+    """Kernels may not write to the arrays of such a NamedTuple.
+
+    For numba a file that is mapped into memory is of another type than an array that can be written: without this, a
+    kernel would be compiled once more for each combination of the two.
+    """
+
+    def typed(value: Any, context: Any) -> Any:
+        fields = [typeof_impl(field, context) for field in value]
+        fields = [field.copy(readonly=True) if isinstance(field, types.Array) else field for field in fields]
+        return types.BaseTuple.from_types(fields, kind)
+
+    typeof_impl.register(kind)(typed)
 
 
 # Instructions that numba has no spelling for: loads without numba's check for negative positions, of one byte, or of

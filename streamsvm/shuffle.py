@@ -102,7 +102,7 @@ class ShuffleBuffer:
         )
         self._end = replace_rows(
             batch, start, self._starts, self._lengths, self._labels, self._weights,
-            self._indices, self._values, self._end, self._state, out,
+            self._indices, self._values, self._end, self._state, tuple(out),
         )  # fmt: skip
         used = int(out.indptr[-1])
         return out._replace(indices=out.indices[:used], values=out.values[:used])

@@ -1,5 +1,6 @@
 """Fixtures for every room. The kernels' cache is the user's own (STREAMSVM_CACHE_DIR), kept between tests and runs."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,12 @@ import streamsvm.cli
 
 settings.register_profile("streamsvm", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("streamsvm")
+
+# Processes that tests start, in whatever directory, have the copy of the package that the tests have: another one would
+# compile its kernels once more.
+HOME = Path(__file__).parents[1]
+if Path(streamsvm.__file__).parents[1] == HOME:
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
 
 
 def crew() -> list[str]:

@@ -27,7 +27,6 @@ def project(tmp_path, monkeypatch):
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from streamsvm.cli import main; main()" "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -216,7 +216,7 @@ def completed(tmp_path, monkeypatch):
         }
         done = subprocess.run(
             [sys.executable, str(script)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), **asked},
+            env={**os.environ, **asked},
             capture_output=True,
             text=True,
             check=False,
@@ -250,9 +250,7 @@ def test_a_run_does_not_wait_for_libraries_that_it_does_not_need(place):
     )
     command = ended + "from streamsvm.cli import main\nmain()\n"
     words = [sys.executable, "-c", command, "train", "a.svm", "-o", "m.safetensors", "-q"]
-    done = subprocess.run(
-        words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "'numba'" in done.stdout
     for name in ("scipy.linalg", "pandas", "sklearn", "matplotlib", "pyarrow"):

@@ -56,8 +56,6 @@ class Site(Hosts):
         super().__init__(folder, ["store", "scheduler", *WORKERS, "driver"])
         kept = ("PATH", "HOME", "PYTHONPATH", "STREAMSVM_CACHE_DIR", "LANG")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
-        root = str(Path(__file__).parents[2])
-        self.env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, self.env.get("PYTHONPATH")]))
         self.env |= {"BUCKET_KEY": "somebody", "BUCKET_SECRET": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
         self.env |= {"NUMBA_DISABLE_JIT": "1"}  # few rows: plain Python is quicker than to load kernels everywhere
         self.env |= {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s"}  # the least; how long nobody misses a pulled cable

@@ -338,14 +338,19 @@ for rule in RULES:
 """
 
 
-def test_plain_python_does_the_same() -> None:
+def test_plain_python_does_the_same(tmp_path: Path) -> None:
     """NUMBA_DISABLE_JIT=1 is a second oracle, to the last bit."""
     here, printed = os.pathsep.join(path for path in sys.path if path), []
     for how in ("plain", "compiled"):
         environment = os.environ | {"PYTHONPATH": here, "NUMBA_DISABLE_JIT": str(int(how == "plain"))}
         printed.append(
             subprocess.run(
-                [sys.executable, "-c", CODE, how], env=environment, capture_output=True, text=True, check=True
+                [sys.executable, "-c", CODE, how],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
             ).stdout
         )
     assert printed[0] == printed[1] and printed[0].count("Figures") == 4

@@ -573,7 +573,7 @@ def test_the_same_sources_run_without_the_compiler(tmp_path: Path) -> None:
     for how in ("compiled", "plain"):
         environment = os.environ | {"PYTHONPATH": here, "NUMBA_DISABLE_JIT": str(int(how == "plain"))}
         command = [sys.executable, "-W", "error", "-c", PLAIN, how, str(tmp_path / f"{how}.npz")]
-        subprocess.run(command, env=environment, check=True, timeout=250)
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=250)
         with np.load(tmp_path / f"{how}.npz") as stored:
             results.append(dict(stored))
     for name, compiled in results[0].items():

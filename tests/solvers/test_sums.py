@@ -229,7 +229,7 @@ def unreadable(bad: int, buffers: int, threads: int) -> str:
     return str(error)
 
 
-def test_a_group_that_cannot_be_read_ends_the_sum() -> None:
+def test_a_group_that_cannot_be_read_ends_the_sum(tmp_path: Path) -> None:
     """Others may be waiting for their turn after it. In a process of its own: threads that wait for ever stay there."""
     here = Path(__file__).parent
     script = f"""
@@ -243,7 +243,8 @@ try:
 finally:
     os._exit(0)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     expected = [f"{bad} {buffers} {threads} group {bad} cannot be read" for bad, buffers, threads in UNREADABLE]
     assert done.stdout.splitlines() == expected, done.stderr
 
