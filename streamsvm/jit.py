@@ -129,7 +129,7 @@ def read_only(kind: type) -> None:
     def typed(value: Any, context: Any) -> Any:
         fields = [typeof_impl(field, context) for field in value]
         fields = [field.copy(readonly=True) if isinstance(field, types.Array) else field for field in fields]
-        return types.BaseTuple.from_types(fields, kind)
+        return types.BaseTuple.from_types(fields, kind)  # type: ignore[no-untyped-call]
 
     typeof_impl.register(kind)(typed)
 

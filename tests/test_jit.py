@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from libsvm_twin import twin
 
 from streamsvm import jit
+from streamsvm.batch import Batch
 
 TESTS = str(Path(__file__).parent)
 TEXT = (
@@ -129,3 +131,33 @@ def test_other_sources_have_another_cache(tmp_path, monkeypatch):
     third = jit.sources_hash()
     (package / "losses.py").write_text((package / "losses.py").read_text() + "#")
     assert len({first, second, third, jit.sources_hash()}) == 4
+
+
+def some_rows() -> Batch:
+    ends, numbers = np.array([0, 1, 2]), np.ones(2, np.float32)
+    return Batch(ends, np.arange(2, dtype=np.uint32), numbers, numbers.copy(), numbers.copy())
+
+
+@pytest.mark.skipif(jit.DISABLED, reason="nothing is compiled")
+def test_mapped_rows_need_no_kernel_of_their_own():
+    @jit.cold
+    def total(batch):
+        return batch.values.sum()
+
+    rows = some_rows()
+    for names in ([], ["values"], ["indices", "values", "weights"], Batch._fields):
+        mapped = rows._replace(**{name: getattr(rows, name).view() for name in names})
+        for name in names:
+            getattr(mapped, name).setflags(write=False)
+        assert total(mapped) == 2.0
+    assert len(total.signatures) == 1
+
+
+@pytest.mark.skipif(jit.DISABLED, reason="nothing is compiled")
+def test_no_kernel_writes_to_a_batch():
+    @jit.cold
+    def scale(batch):
+        batch.values[0] = 2.0
+
+    with pytest.raises(Exception, match="[Cc]annot modify readonly array"):
+        scale(some_rows())
