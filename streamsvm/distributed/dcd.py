@@ -25,6 +25,8 @@ from streamsvm.distributed.team import Each
 from streamsvm.distributed.versions import remove_versions
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.files import in_directory
+from streamsvm.io.parts import looked_up
+from streamsvm.io.urls import is_local
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
@@ -140,8 +142,8 @@ class ShardedDcd(BatchSolver):
     def _refuse_unseen(self, told: list[dual_work.Climbed]) -> None:
         """SourceError if dual variables went where only the worker sees them; asked once, after the first round."""
         if not self._seen:
-            for one in told:
-                refuse_unseen(in_directory(self._storage, one.version), "cluster.storage")
+            urls = [in_directory(self._storage, one.version) for one in told]
+            looked_up(lambda url: refuse_unseen(url, "cluster.storage"), urls, remote=not is_local(self._storage))
             self._seen = True
 
     def _clear(self) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two processes, for tests that leave them alive."""
+    """Two processes, for tests that leave them alive; they end with the module, since other tests count descriptors."""
     pytest.importorskip("distributed")
     from dask_processes import PATIENT
 
