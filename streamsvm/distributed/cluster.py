@@ -11,7 +11,7 @@ Three kinds of trouble are told apart: a worker that dies (Dask runs its tasks e
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from streamsvm import interrupts
 from streamsvm.crew import host_and_port
 from streamsvm.distributed.joining import meet, refuse_other_scheduler
-from streamsvm.distributed.watch import Beat, Watch
+from streamsvm.distributed.watch import Beat, Watch, hanging
 from streamsvm.errors import ConfigError, DataError, SourceError, StreamSvmError
 
 TOPIC = "streamsvm-progress"
@@ -402,19 +402,6 @@ class Cluster:
 
 class _AgainError(Exception):
     """Results got lost before they were here."""
-
-
-def hanging(workers: Mapping[str, Any], silent: Iterable[str], timeout: float) -> list[str]:
-    """Which of the silent workers are to be put out, by what the scheduler knows of all.
-
-    Some may be silent because they wait for data that another has, which hangs. So those go first whose pulse was last
-    felt long before that of others; then those at work; else they cannot reach each other, and all go.
-    """
-    known = {name: workers[name] for name in sorted(silent) if name in workers}
-    latest = max((told["last_seen"] for told in workers.values()), default=0.0)
-    without_pulse = [name for name, told in known.items() if latest - told["last_seen"] > timeout / 2]
-    at_work = [name for name, told in known.items() if told["metrics"].get("task_counts", {}).get("executing")]
-    return without_pulse or at_work or list(known)
 
 
 def _first(pair: Any) -> Any:

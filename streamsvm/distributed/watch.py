@@ -5,9 +5,9 @@ decides anything but whether a worker is silent.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamsvm.crew import Crew, Member
 from streamsvm.progress import Together
@@ -105,6 +105,19 @@ class Watch:
             return None
         self._heard = True
         return "waiting for the workers: each machine compiles kernels once, which takes a minute or so"
+
+
+def hanging(workers: Mapping[str, Any], silent: Iterable[str], timeout: float) -> list[str]:
+    """Which of the silent workers are to be put out, by what the scheduler knows of all.
+
+    Some may be silent because they wait for data that another has, which hangs. So those go first whose pulse was last
+    felt long before that of others; then those at work; else they cannot reach each other, and all go.
+    """
+    known = {name: workers[name] for name in sorted(silent) if name in workers}
+    latest = max((told["last_seen"] for told in workers.values()), default=0.0)
+    without_pulse = [name for name, told in known.items() if latest - told["last_seen"] > timeout / 2]
+    at_work = [name for name, told in known.items() if told["metrics"].get("task_counts", {}).get("executing")]
+    return without_pulse or at_work or list(known)
 
 
 def _named(members: list[Member], one: str = "is", many: str = "are") -> str:

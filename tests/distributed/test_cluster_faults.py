@@ -15,7 +15,7 @@ from dask_processes import PATIENT, processes, scheduler_and_worker
 from whole_runs import Notes, bits, lines
 
 from streamsvm import load_settings, train
-from streamsvm.distributed.cluster import ClusterLostError, hanging
+from streamsvm.distributed.cluster import ClusterLostError
 from streamsvm.distributed.opening import opened_cluster
 
 ROWS = lines(1500, features=40)
@@ -91,19 +91,6 @@ def test_a_worker_that_hangs(data: str, tmp_path: Path, unbroken: bytes) -> None
             outcome = train(settings_for(data, tmp_path, cluster__timeout=15.0), listener, client=client)
     assert bits(outcome) == unbroken
     assert sum("silent" in note for note in listener.notes) == 1
-
-
-def seen(second: float, executing: int = 0) -> dict[str, Any]:
-    return {"last_seen": second, "metrics": {"task_counts": {"executing": executing, "memory": 3}}}
-
-
-def test_who_hangs() -> None:
-    """Who has no pulse; else who is at work; else all that are silent."""
-    workers = {"a": seen(100.0, 1), "b": seen(80.0), "c": seen(99.0), "d": seen(70.0, 1)}
-    assert hanging(workers, {"a", "b", "c"}, 30.0) == ["b"]
-    assert hanging(workers, {"a", "b", "c"}, 60.0) == ["a"]
-    assert hanging(workers, {"b", "c", "gone"}, 60.0) == ["b", "c"]
-    assert hanging({}, {"a"}, 60.0) == []
 
 
 def test_a_scheduler_that_is_gone_leaves_a_checkpoint(

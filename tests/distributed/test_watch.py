@@ -1,9 +1,11 @@
 """What the driver hears of its workers: how far an exchange is, and what is said of those that come or go."""
 
+from typing import Any
+
 import pytest
 
 from streamsvm.distributed import watch
-from streamsvm.distributed.watch import Beat, Watch
+from streamsvm.distributed.watch import Beat, Watch, hanging
 
 
 def test_an_exchange_grows_up_to_its_rows_and_counts_when_it_is_done() -> None:
@@ -64,3 +66,16 @@ def test_why_nothing_is_heard_is_said_once(monkeypatch: pytest.MonkeyPatch) -> N
     heard = Watch()
     heard.hear(Beat(0, "a:1", 1, 1), 1.0)
     assert heard.why_quiet() is None
+
+
+def seen(second: float, executing: int = 0) -> dict[str, Any]:
+    return {"last_seen": second, "metrics": {"task_counts": {"executing": executing, "memory": 3}}}
+
+
+def test_who_hangs() -> None:
+    """Who has no pulse; else who is at work; else all that are silent."""
+    workers = {"a": seen(100.0, 1), "b": seen(80.0), "c": seen(99.0), "d": seen(70.0, 1)}
+    assert hanging(workers, {"a", "b", "c"}, 30.0) == ["b"]
+    assert hanging(workers, {"a", "b", "c"}, 60.0) == ["a"]
+    assert hanging(workers, {"b", "c", "gone"}, 60.0) == ["b", "c"]
+    assert hanging({}, {"a"}, 60.0) == []
