@@ -36,6 +36,15 @@ class Progress(NamedTuple):
     cluster: Together | None = None
 
 
+def several(count: int, what: str) -> str:
+    """So many of them, in words.
+
+    >>> several(1, "worker"), several(1200, "row")
+    ('1 worker', '1,200 rows')
+    """
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
 class Listener(Protocol):
     """Receives what happens during a run."""
 

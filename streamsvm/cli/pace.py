@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from streamsvm.progress import Progress
+from streamsvm.progress import Progress, several
 
 LAST = 5.0  # seconds that are looked back
 APART = 0.1  # seconds between two moments that are remembered
@@ -45,7 +45,7 @@ def moving(now: Progress, rate: float | None) -> str:
     elif now.loss is not None:
         parts.append(f"loss {now.loss:.4f}")
     if now.cluster is not None:
-        parts.append(f"{now.cluster.workers:,} worker{'s' if now.cluster.workers != 1 else ''}")
+        parts.append(several(now.cluster.workers, "worker"))
     return ", ".join(parts)
 
 

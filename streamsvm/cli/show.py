@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from streamsvm.cli.pace import Pace, moving, stage
 from streamsvm.cli.show_metrics import metrics_line
-from streamsvm.progress import Progress
+from streamsvm.progress import Progress, several
 
 EVERY_SECONDS = 15.0
 SOON = 2.0  # seconds until the first line without figures
@@ -318,16 +318,12 @@ def summary(result: dict[str, Any], model_text: str) -> str:
 
 def crew(told: dict[str, Any]) -> str:
     """Who has worked on a cluster, and what it has cost to agree."""
-    parts = [_several(told["workers"], "worker"), _several(told["shards"], "shard")]
-    parts += [_several(told["rounds"], "round"), f"{told['sent'] / 1e6:,.1f} MB sent"]
+    parts = [several(told["workers"], "worker"), several(told["shards"], "shard")]
+    parts += [several(told["rounds"], "round"), f"{told['sent'] / 1e6:,.1f} MB sent"]
     parts += [f"workers busy for {100 * told['busy']:.0f} % of the time"]
-    parts += [f"{_several(told['lost'], 'worker')} lost"] if told["lost"] else []
+    parts += [f"{several(told['lost'], 'worker')} lost"] if told["lost"] else []
     parts += [f"{told['came_later']:,} came later"] if told["came_later"] else []
     return ", ".join(parts)
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def judged_lines(result: dict[str, Any]) -> list[str]:

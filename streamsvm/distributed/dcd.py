@@ -27,6 +27,7 @@ from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.files import in_directory
 from streamsvm.io.parts import looked_up
 from streamsvm.io.urls import is_local
+from streamsvm.progress import several
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import Problem, State
 from streamsvm.solvers.batch import BatchSolver, Figures, Surroundings
@@ -171,8 +172,9 @@ class ShardedDcd(BatchSolver):
     def described(self) -> str:
         size = self._agreed.nbytes / 1e6
         return (
-            f"{self.groups.rows:,} rows in {self._team.count} shards on {len(self._team.cluster.threads())} workers; "
-            f"{self._sweeps} sweeps a round, then {size:,.1f} MB to each worker and from each shard"
+            f"{several(self.groups.rows, 'row')} in {several(self._team.count, 'shard')} on "
+            f"{several(len(self._team.cluster.threads()), 'worker')}; {several(self._sweeps, 'sweep')} a round, then "
+            f"{size:,.1f} MB to each worker and from each shard"
         )
 
     def start_from(self, weights: Float32s, bias: Offset) -> None:

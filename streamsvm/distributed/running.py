@@ -14,9 +14,11 @@ from streamsvm.distributed.passes import ClusterPasses
 from streamsvm.distributed.team import Team
 from streamsvm.errors import ConfigError
 from streamsvm.model import Model
-from streamsvm.progress import Listener
+from streamsvm.progress import Listener, several
 from streamsvm.reading import make_source, training_stream, whole_data
 from streamsvm.report.recording import Recording
+
+WORTH_SHARING = 1 << 20  # bytes: with less it does not matter that some workers have nothing to do
 
 
 @contextmanager
@@ -40,10 +42,10 @@ def clustered(
         team = Team(cluster, settings, stream, initial)
         threads = cluster.threads()
         listener.note(
-            f"{team.count} shards of about {sum(shard.size for shard in team.shards) / team.count / 1e6:,.1f} MB "
-            f"on {len(threads)} workers with {sum(threads.values())} threads"
+            f"{several(team.count, 'shard')} of about {sum(team.sizes) / team.count / 1e6:,.1f} MB "
+            f"on {several(len(threads), 'worker')} with {several(sum(threads.values()), 'thread')}"
         )
-        if team.count < min(team.wanted, sum(threads.values())):
+        if team.count < min(team.wanted, sum(threads.values())) and sum(team.sizes) > WORTH_SHARING:
             listener.note(
                 "warning: fewer shards than threads: compressed text, CSV with quotes and Arrow files cannot be cut; "
                 "more files, or Parquet with more row groups, would keep all workers busy"

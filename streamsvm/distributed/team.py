@@ -65,6 +65,11 @@ class Team:
     def count(self) -> int:
         return len(self.shards)
 
+    @property
+    def sizes(self) -> list[int]:
+        """Stored bytes of each shard, about."""
+        return [shard.size for shard in self.shards]
+
     def know(self, facts: Facts) -> None:
         """What all tasks from now on know of all shards together."""
         self._job = self._job._replace(facts=facts)

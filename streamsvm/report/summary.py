@@ -10,6 +10,7 @@ from streamsvm import __version__
 from streamsvm.config import DEFAULT_L2, redact_url, to_yaml
 from streamsvm.jit import machine
 from streamsvm.pool import available_cores
+from streamsvm.progress import several
 from streamsvm.report.figures import Axis, histogram
 from streamsvm.report.markup import Content, Html, element, name_of
 from streamsvm.report.story import COUNT, Chapter, Story, chapter, figure, gallery, paragraph
@@ -125,8 +126,9 @@ def _cluster(story: Story) -> str | None:
     if not told:
         return None
     hosts = {worker.address.rsplit(":", 1)[0] for worker in story.recording.crew.there} if story.recording.crew else ()
-    on = f" on {len(hosts):,} machine{'s' if len(hosts) != 1 else ''}" if hosts else ""
-    return f"{told['workers']:,} workers with {told['threads']:,} threads{on}, {told['shards']:,} shards"
+    on = f" on {several(len(hosts), 'machine')}" if hosts else ""
+    counted = [several(told[f"{what}s"], what) for what in ("worker", "thread", "shard")]
+    return f"{counted[0]} with {counted[1]}{on}, {counted[2]}"
 
 
 def _cores() -> str:

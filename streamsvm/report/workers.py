@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.crew import Record, Worker
-from streamsvm.progress import Progress, Together
+from streamsvm.progress import Progress, Together, several
 from streamsvm.report.figures import Axis, Band, Series, lines, palette
 from streamsvm.report.learning import proof_line, step_ends
 from streamsvm.report.markup import Content, Html, element, name_of
@@ -42,8 +42,8 @@ def workers(story: Story) -> Chapter | None:
 def _told(told: dict[str, Any], record: Record) -> list[Html]:
     each = f", {size(told['sent'] / told['rounds'])} a round" if told["rounds"] else ""
     said = (
-        f"{_several(told['workers'], 'worker')} with {_several(told['threads'], 'thread')} worked on "
-        f"{_several(told['shards'], 'shard')} in {_several(told['rounds'], 'round')}: in each, all shards answer with "
+        f"{several(told['workers'], 'worker')} with {several(told['threads'], 'thread')} worked on "
+        f"{several(told['shards'], 'shard')} in {several(told['rounds'], 'round')}: in each, all shards answer with "
         f"a vector, and these are added. {size(told['sent'])} of vectors were sent to and fro{each}. Reading took "
         f"{told['reading_seconds']:,.1f} s. Workers were busy for {100 * told['busy']:.0f} % of the time that they "
         "were there."
@@ -60,10 +60,6 @@ def _told(told: dict[str, Any], record: Record) -> list[Html]:
 def _few(names: Sequence[str]) -> str:
     rest = f", and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + rest
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def size(count: float) -> str:

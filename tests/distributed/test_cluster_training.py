@@ -180,6 +180,19 @@ def test_compressed_files(put: Callable[[str, bytes], str], together: Callable[.
     assert any(note.startswith("3 shards") for note in listener.notes)
 
 
+def test_workers_that_have_nothing_to_do_are_told_of(
+    put: Callable[[str, bytes], str], together: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, told = put("rows.svm.gz", gzip.compress("".join(f"{row}\n" for row in ROWS).encode())), []
+    for size in (0, 1 << 20):
+        monkeypatch.setattr("streamsvm.distributed.running.WORTH_SHARING", size)
+        listener = Notes()
+        together(path, listener, cluster__shards=2)
+        assert any(note.startswith("1 shard of about 0.0 MB on 2 workers with 2 threads") for note in listener.notes)
+        told.append(any("fewer shards than threads" in note for note in listener.notes))
+    assert told == [True, False]
+
+
 def test_bad_rows(write: Callable[..., str], together: Callable[..., Outcome]) -> None:
     path = write([*ROWS[:900], "1 oops", *ROWS[900:]], "bad.svm")
     with pytest.raises(DataError, match="bad.svm:901: "):
