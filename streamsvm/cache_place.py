@@ -2,8 +2,9 @@
 
 A cache is mapped into memory. So one that is kept at a url has a temporary copy here (passes.py fetches and sends it).
 
-Temporary caches are in the user's own cache directory, and those of killed runs are removed by the next run. A run that
-may go on later has its cache beside its checkpoints, or under a name that is found again.
+Temporary caches, and directories of workers that a run starts here, are in the user's own cache directory, and those of
+killed runs are removed by the next run. A run that may go on later has its cache beside its checkpoints, or under a
+name that is found again.
 """
 
 import glob
@@ -13,8 +14,8 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,11 +74,22 @@ def temporary_home() -> Path:
         return Path(".streamsvm-cache")
 
 
-def _temporary_path() -> Path:
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory of this run."""
+    path = _temporary_path(".files").absolute()
+    path.mkdir(mode=0o700, parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary_path(ending: str = ".arrow") -> Path:
     home = temporary_home()
     if private_directory(home):
         _remove_leftovers(home)
-    return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}.arrow"
+    return home / f"{os.getpid()}-{_host()}-{secrets.token_hex(4)}{ending}"
 
 
 def _usable(home: Path) -> bool:
@@ -103,7 +115,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Caches of runs that were killed: their process is gone. Those of other machines are left to them.
+    """What is left of runs that were killed: their process is gone. Those of other machines are left to them.
 
     A run that can go on may do so for a month.
     """
@@ -112,7 +124,7 @@ def _remove_leftovers(home: Path) -> None:
         with suppress(OSError):
             gone = owner.isdecimal() and rest.startswith(f"{_host()}-") and not _alive(int(owner))
             if gone or (owner == RESUMABLE and time.time() - path.lstat().st_mtime > STALE_SECONDS):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _host() -> str:

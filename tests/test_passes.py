@@ -251,6 +251,22 @@ def test_leftovers_of_the_dead(path, home):
     assert sorted(os.listdir(home)) == sorted([*alive, f"{gone.pid}-folder"])
 
 
+def test_directories_of_the_dead(home, tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    own = [home / f"{pid}-{cache_place._host()}-a.files" for pid in (gone.pid, os.getpid())]
+    for folder in own:
+        (folder / "worker").mkdir(parents=True)
+        (folder / "worker/rows.arrow").write_bytes(b"x")
+    other = tmp_path / "other"
+    other.mkdir()
+    (home / f"{gone.pid}-{cache_place._host()}-b.files").symlink_to(other)
+    with cache_place.temporary_directory() as made:
+        (made / "rows.arrow").write_bytes(b"x")
+        assert sorted(home.iterdir()) == sorted([own[1], made]) and other.is_dir()
+    assert list(home.iterdir()) == [own[1]]
+
+
 KILLED = """
 import os, signal, sys
 from streamsvm.io.source import Source

@@ -2,13 +2,13 @@
 
 import gc
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from streamsvm.cache_place import temporary_directory
 from streamsvm.distributed.cluster import Cluster
 from streamsvm.distributed.joining import EXAMPLE, refuse_if_nobody
 from streamsvm.errors import ConfigError, SourceError, StreamSvmError
@@ -32,23 +32,12 @@ def opened_cluster(at: str, client: Any, timeout: float | None, note: Callable[[
     """The cluster at a place, or behind a client that somebody else has; a local one ends with this block."""
     distributed = require_dask()
     with ExitStack() as stack:
-        home = stack.enter_context(_own_directory()) if client is None and at.startswith("local:") else None
+        home = stack.enter_context(temporary_directory()) if client is None and at.startswith("local:") else None
         if client is None:
             client = stack.enter_context(_connected(distributed, at, home))
         cluster = Cluster(client, at or str(client.scheduler.address), timeout, note, home)
         stack.callback(cluster.leave)
         yield cluster
-
-
-@contextmanager
-def _own_directory() -> Iterator[Path]:
-    """A directory of this run, for workers of this machine; it goes with the run."""
-    from streamsvm.cache_place import temporary_home
-
-    above = temporary_home().parent / "clusters"
-    above.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=above, ignore_cleanup_errors=True) as made:
-        yield Path(made)
 
 
 @contextmanager
