@@ -47,6 +47,8 @@ class Passes:
     With `lasting`, a cache survives a run that does not end well, finished or not.
     """
 
+    remedy = "name another place with --cache"  # where the disk is full
+
     def __init__(
         self,
         stream: Stream,
@@ -362,7 +364,7 @@ class Passes:
         except OSError as error:
             reason = f"{self._path}: cannot write the cache: {error.strerror or error}"
             if not self._temporary or not self.stream.repeatable:
-                raise SourceError(f"{reason}; name another place with --cache") from error
+                raise SourceError(f"{reason}; {self.remedy}") from error
             self._note(f"{reason}; later passes read the source again, in its order")
             self._path = None
             return False

@@ -32,6 +32,8 @@ FAREWELL = 5.0  # seconds to wait for workers that are told of the end
 LOOK = 2.0  # seconds between two looks at who is there
 LARGE = 1 << 20  # bytes from which on values are sent once to each worker, and not with each task
 
+OWN_DISK = "start the worker with --local-directory on a larger disk"  # where its directory is full
+
 Heard = Callable[[int, int], None]  # rows and bytes that some worker has read since
 
 
@@ -54,7 +56,8 @@ class Failure(NamedTuple):
         if not elsewhere or not self.worker or issubclass(kind, DataError):
             return kind(self.message)
         same = "; paths must mean the same on all machines: a shared file system, or a bucket"
-        return kind(f"{self.message} (on worker {self.worker}{same if kind is SourceError else ''})")
+        shared = kind is SourceError and not self.message.endswith(OWN_DISK)
+        return kind(f"{self.message} (on worker {self.worker}{same if shared else ''})")
 
 
 class Shared:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from streamsvm.cached_groups import CachedGroups
 from streamsvm.config import Settings
-from streamsvm.distributed.cluster import TOPIC, Failure
+from streamsvm.distributed.cluster import OWN_DISK, TOPIC, Failure
 from streamsvm.distributed.shards import Shard
 from streamsvm.errors import SourceError, StreamSvmError
 from streamsvm.feed import Feed
@@ -61,6 +61,12 @@ class Job(NamedTuple):
     sharing: int = 1  # tasks that may run at a time on one machine, and so share its cores
 
 
+class ShardPasses(Passes):
+    """The passes over a shard, whose cache is in the worker's own directory."""
+
+    remedy = OWN_DISK
+
+
 class OpenShard:
     """A shard on a worker: its rows in a cache, and what solvers have made of it."""
 
@@ -74,7 +80,7 @@ class OpenShard:
         self.stream = shard_stream(job, number)
         self._stack = contextlib.ExitStack()
         path = home / f"{job.name}-{number}.arrow"
-        passes = Passes(
+        passes = ShardPasses(
             self.stream,
             cache=str(path),
             passes=2,

@@ -1,5 +1,6 @@
 """Who answers at the address of a cluster, and what its workers have: one clear error, before any work is done."""
 
+import errno
 import socket
 import sys
 import threading
@@ -15,9 +16,10 @@ from whole_runs import Notes, bits, lines
 pytest.importorskip("distributed")
 
 import streamsvm
-from streamsvm import load_settings, train
+from streamsvm import load_settings, open_stream, train
 from streamsvm.distributed import joining, opening
-from streamsvm.distributed.cluster import Failure
+from streamsvm.distributed.cluster import OWN_DISK, Failure
+from streamsvm.distributed.job import ShardPasses
 from streamsvm.distributed.opening import opened_cluster
 from streamsvm.errors import ConfigError, DataError, SourceError
 
@@ -176,6 +178,19 @@ def test_errors_name_the_worker_unless_a_row_is_wrong() -> None:
     assert str(failure.raised(elsewhere=False)) == "/data/x: cannot open"
     row = Failure("DataError", "x:3: bad", "tcp://10.0.0.3:1 on host3").raised(elsewhere=True)
     assert str(row) == "x:3: bad" and isinstance(row, DataError)
+
+
+def test_a_worker_whose_disk_is_full(data: str, tmp_path: Path) -> None:
+    """It is its own directory that is full, which no other path would mend."""
+
+    def write() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    passes = ShardPasses(open_stream(data), cache=str(tmp_path / "rows.arrow"), passes=2)
+    with pytest.raises(SourceError, match=f"No space left on device; {OWN_DISK}$") as caught:
+        passes._try(write)
+    told = str(Failure("SourceError", str(caught.value), "tcp://10.0.0.3:1 on host3").raised(elsewhere=True))
+    assert told.endswith(f"{OWN_DISK} (on worker tcp://10.0.0.3:1 on host3)")
 
 
 def test_a_file_that_is_another_one_on_a_worker(data: str, tmp_path: Path) -> None:
