@@ -228,7 +228,7 @@ def test_tls_as_dask_is_configured(data: str, tmp_path: Path) -> None:
         with dask.config.set({f"distributed.comm.tls.{name}": value for name, value in own.items()}):
             notes = Notes()
             train(settings_for(data, cluster__at=address), notes)
-            assert any("on 1 workers with 2 threads" in note for note in notes.notes)
+            assert any("on 1 worker with 2 threads" in note for note in notes.notes)
         with pytest.raises(SourceError, match="or with TLS tls://"):
             joining.refuse_if_nobody(address.replace("tls:", "tcp:"), 1.0)
 
