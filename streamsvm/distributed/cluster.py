@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from streamsvm import interrupts
 from streamsvm.crew import host_and_port
-from streamsvm.distributed.joining import meet, refuse_other_scheduler
+from streamsvm.distributed.joining import GONE, meet, refuse_other_scheduler
 from streamsvm.distributed.watch import Beat, Watch, hanging
 from streamsvm.errors import ConfigError, DataError, SourceError, StreamSvmError
 
@@ -127,7 +127,7 @@ class Cluster:
         """Tasks that the busiest machine may do at a time: so many share its cores."""
         hosts: dict[str, int] = {}
         for name, threads in self.threads().items():
-            host = name.split("://")[-1].rsplit(":", 1)[0]
+            host = host_and_port(name).rsplit(":", 1)[0]
             hosts[host] = hosts.get(host, 0) + threads
         return max(hosts.values(), default=1)
 
@@ -273,7 +273,7 @@ class Cluster:
                     done[shard] = future
                 elif future.status == "error":
                     error = future.exception()
-                    if type(error).__name__ not in ("KilledWorker", "CancelledError", "FutureCancelledError"):
+                    if type(error).__name__ not in GONE:
                         raise error
             if len(done) == len(calls):
                 return [done[shard] for shard in sorted(done)]

@@ -38,13 +38,6 @@ def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "rows.svm"
-    path.write_text("\n".join(ROWS) + "\n")
-    return str(path)
-
-
-@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """Two processes, which tell of every batch."""
     with opened_cluster("local:2", None, 60.0, lambda text: None) as opened:

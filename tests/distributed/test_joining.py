@@ -23,18 +23,13 @@ from streamsvm.distributed.job import ShardPasses
 from streamsvm.distributed.opening import opened_cluster
 from streamsvm.errors import ConfigError, DataError, SourceError
 
+ROWS = lines(300)
+
 
 def settings_for(path: str, **given: Any) -> Any:
     dotted = {name.replace("__", "."): value for name, value in given.items()}
     usual = {"data.train": path, "output.model": None, "solver": "newton", "penalty.l2": 1e-2, "cluster.shards": 2}
     return load_settings(overrides={**usual, **dotted})
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "rows.svm"
-    path.write_text("\n".join(lines(300)) + "\n")
-    return str(path)
 
 
 # Addresses.
