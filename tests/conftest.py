@@ -9,12 +9,9 @@ from typing import Any
 
 import fsspec
 import pytest
-from hypothesis import HealthCheck, settings
+from tiers import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401
 
 import streamsvm.cli
-
-settings.register_profile("streamsvm", deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile("streamsvm")
 
 # Processes that tests start, in whatever directory, have the copy of the package that the tests have: another one would
 # compile its kernels once more.

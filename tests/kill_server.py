@@ -34,8 +34,10 @@ from streamsvm.io import arrow_file, generations, tensors
 from streamsvm.model import Model
 from streamsvm.runs import Run
 
-STUCK = 60.0  # seconds after which a child is not waited for any longer
+STUCK = 120.0  # seconds after which a child is not waited for any longer
 POLL = 0.001
+STALLS = os.pipe()  # a byte in it for each child that does nothing for a while
+os.set_blocking(STALLS[0], False)
 
 streamsvm.readers.SMALLEST_BLOCK = streamsvm.readers.LARGEST_BLOCK = 2000
 streamsvm.io.cache.GROUP_ROWS = 70
@@ -95,7 +97,9 @@ def struck(function: Any, call: int, done: bool, number: int, stall: float) -> A
 
     def strike() -> None:
         os.kill(os.getpid(), number)
-        time.sleep(stall)
+        if stall:
+            os.write(STALLS[1], b".")
+            time.sleep(stall)
 
     def stricken(*arguments: Any, **options: Any) -> Any:
         now = next(calls) == call
@@ -149,6 +153,7 @@ def run_here(request: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 def run_forked(request: dict[str, Any]) -> dict[str, Any]:
     assert threading.active_count() == 1, threading.enumerate()
+    stalled()  # what was left by another child
     child = os.fork()
     if child == 0:
         code = 70
@@ -158,24 +163,38 @@ def run_forked(request: dict[str, Any]) -> dict[str, Any]:
             code = run(request["words"], request["out"], request["err"])
         finally:
             os._exit(code)
-    return ended(child, request["after"], request["number"])
+    stalls = sum(stall > 0.0 for *_, stall in request["strikes"])
+    return ended(child, stalls, request["after"], request["number"])
 
 
-def ended(child: int, after: float | None, number: int) -> dict[str, Any]:
-    """Wait for a child, to which a signal is sent after so many seconds; if it does not end at all, it is killed."""
+def ended(child: int, stalls: int, after: float | None, number: int) -> dict[str, Any]:
+    """Wait for a child, to which a signal is sent after so many seconds; if it does not end at all, it is killed.
+
+    Where it is to stall, they are counted from then on.
+    """
     sent, stuck, begun = after is None, False, time.monotonic()
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
+        if stalls and (stalls := stalls - stalled()) == 0:
+            begun = time.monotonic()
         seconds = time.monotonic() - begun
         if found:
-            return {"code": os.waitstatus_to_exitcode(status), "stuck": stuck, "seconds": seconds}
-        if not sent and after is not None and seconds > after:
+            return {"code": os.waitstatus_to_exitcode(status), "stuck": stuck}
+        if not sent and not stalls and after is not None and seconds > after:
             os.kill(child, number)
             sent = True
         elif seconds > STUCK:
             os.kill(child, signal.SIGKILL)
             stuck = True
         time.sleep(POLL)
+
+
+def stalled() -> int:
+    """How often something has stalled since it was last asked."""
+    try:
+        return len(os.read(STALLS[0], 100))
+    except BlockingIOError:
+        return 0
 
 
 def serve() -> None:

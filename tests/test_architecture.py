@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -316,24 +317,26 @@ def test_this_test_sees_the_package() -> None:
     ) == ("streamsvm.rows", "numba")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_third_party_libraries_enter_by_one_door(module: str) -> None:
-    for name, line in imports(module):
-        library = name.split(".")[0]
-        if library == "streamsvm" or library in sys.stdlib_module_names - {"compression"}:
-            continue
-        assert library in DOORS, f"{module}:{line}: {library} is not a library of this package"
-        assert any(module.startswith(door) for door in DOORS[library]), f"{module}:{line} imports {library}"
+def test_third_party_libraries_enter_by_one_door() -> None:
+    for module in MODULES:
+        for name, line in imports(module):
+            library = name.split(".")[0]
+            if library == "streamsvm" or library in sys.stdlib_module_names - {"compression"}:
+                continue
+            assert library in DOORS, f"{module}:{line}: {library} is not a library of this package"
+            assert any(module.startswith(door) for door in DOORS[library]), f"{module}:{line} imports {library}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_run_one_way(module: str) -> None:
-    room = room_of(module)
-    assert room in ROOMS, f"{module} is a new room: say in this test what it may import"
-    for name, line in imports(module):
-        if name.startswith("streamsvm."):
-            opened = opened_room(name)
-            assert opened == room or opened in ROOMS[room], f"{module}:{line}: {room or 'the package'} opens {opened}"
+def test_imports_run_one_way() -> None:
+    for module in MODULES:
+        room = room_of(module)
+        assert room in ROOMS, f"{module} is a new room: say in this test what it may import"
+        for name, line in imports(module):
+            if name.startswith("streamsvm."):
+                opened = opened_room(name)
+                assert opened == room or opened in ROOMS[room], (
+                    f"{module}:{line}: {room or 'the package'} opens {opened}"
+                )
 
 
 def test_the_table_itself_has_no_circles_and_keeps_the_rules_of_the_design() -> None:
@@ -395,9 +398,9 @@ def test_every_room_in_the_table_exists() -> None:
 # How modules read.
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_says_what_it_is(module: str) -> None:
-    assert ast.get_docstring(TREES[module]), f"{module} has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    for module in MODULES:
+        assert ast.get_docstring(TREES[module]), f"{module} has no docstring"
 
 
 def test_no_module_is_a_drawer() -> None:
@@ -440,6 +443,7 @@ def is_term(node: ast.AST, module: str) -> bool:
     )
 
 
+@cache
 def stubs(module: str) -> set[str]:
     """Functions handed to `expose`."""
     calls = (node for node in ast.walk(TREES[module]) if isinstance(node, ast.Call))
@@ -462,15 +466,15 @@ def typed_functions(node: ast.AST, module: str) -> Iterator[tuple[Function, bool
         yield from typed_functions(child, module)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_everything_but_kernels_is_typed(module: str) -> None:
-    for function, is_method in typed_functions(TREES[module], module):
-        where = f"{module}:{function.lineno}: {function.name}"
-        given = function.args
-        arguments = [*given.posonlyargs, *given.args][1 if is_method else 0 :]
-        arguments += [*given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
-        assert not [argument.arg for argument in arguments if argument.annotation is None], where
-        assert function.returns is not None, f"{where} has no return type"
+def test_everything_but_kernels_is_typed() -> None:
+    for module in MODULES:
+        for function, is_method in typed_functions(TREES[module], module):
+            where = f"{module}:{function.lineno}: {function.name}"
+            given = function.args
+            arguments = [*given.posonlyargs, *given.args][1 if is_method else 0 :]
+            arguments += [*given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
+            assert not [argument.arg for argument in arguments if argument.annotation is None], where
+            assert function.returns is not None, f"{where} has no return type"
 
 
 def test_kernels_and_only_kernels_are_untyped() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -15,6 +15,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, log_loss
+from tiers import examples
 
 from streamsvm import calibration as room
 from streamsvm.calibration import Calibration, corners, fit_calibration, logistic, pool, sigmoid
@@ -93,7 +94,7 @@ def platt_value(ab: Any, scores: Any, positive: Any, weights: Any) -> float:
     return float(np.sum(weights * (targets * np.logaddexp(0, -z) + (1 - targets) * np.logaddexp(0, z))))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([1e-3, 1.0, 30.0]), st.sampled_from([0.3, 2.0, 50.0]))
 def test_no_other_sigmoid_is_better(seed: int, rows: int, size: float, apart: float) -> None:
     """Also of few rows, of one class, of classes that scores tell apart, and with heavy tails."""
@@ -179,7 +180,7 @@ def test_only_the_ratios_of_weights_matter(kind: str, factor: float) -> None:
 # Curves.
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=30))
 def test_pooling_is_isotonic_regression(bins: list[tuple[int, int]]) -> None:
     weight = np.array([float(w) for w, _ in bins])

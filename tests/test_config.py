@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tiers import examples
 
 from streamsvm import config
 from streamsvm.config import (
@@ -910,7 +911,7 @@ def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("config") / "conf.yaml"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(tree=trees(), defaults=st.booleans())
 def test_yaml_round_trip(scratch, tree, defaults):
     found = Settings.model_validate(tree)
@@ -927,7 +928,7 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300, suppress_health_check=[HealthCheck.too_slow])
 @given(
     content=st.binary(max_size=60)
     | st.lists(st.sampled_from(FRAGMENTS), max_size=25).map(lambda x: "".join(x).encode())

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from signals import heard, wait_for
 
 from streamsvm import load_model, open_stream
 from streamsvm.config import load_settings
@@ -397,18 +397,17 @@ def test_labels_that_are_texts_are_told(run: Any) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: int) -> None:
     code = "from streamsvm.cli import main; main()"
     for name in ("out.parquet", "out.jsonl.gz"):
         arguments = [sys.executable, "-c", code, "convert", "-", str(tmp_path / name), "--format", "csv"]
-        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        with heard():
+            process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(b"a,b\n" + b"1,x\n" * 200_000)
         process.stdin.flush()
-        until = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: process.poll() is not None or list(tmp_path.iterdir()))  # noqa: B023
         assert [path.name.endswith(".part") for path in tmp_path.iterdir()] == [True]
         process.send_signal(number)
         errors = process.communicate(timeout=60)[1].decode()

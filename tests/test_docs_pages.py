@@ -1,5 +1,6 @@
 """The pages in docs/: the reference is what the commands say, and what stands in `sh` and `python` blocks runs."""
 
+import gzip
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from streamsvm.config import load_settings
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FROM_OTHERS = [page for page in PAGES if page.name.startswith("from-")]
+SHARE = 8  # one row of a9a in so many is learned in the core
 FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*")
 
 
@@ -84,13 +86,67 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+def commands_of(page: Path) -> list[str]:
+    return [line for block in blocks(page, "sh") for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def few_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of examples where a9a has fewer rows to learn from; what is quick anyway is as it is."""
+    place = tmp_path_factory.mktemp("examples")
+    (place / "data").mkdir()
+    for file in (ROOT / "examples/data").iterdir():
+        if file.name == "a9a.train.svm.gz":
+            lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+            some = [line for k, line in enumerate(lines) if k % SHARE == 0 or b" 123:" in line]  # with the last feature
+            (place / "data" / file.name).write_bytes(gzip.compress(b"".join(some)))
+        else:
+            (place / "data" / file.name).symlink_to(file)
+    return place
+
+
+def test_commands_and_code_of_every_page_are_understood(run: Any) -> None:
+    """Also of pages that take long to run: every flag and setting is known, and all code is Python."""
+    known = dict(COMMANDS)
+    checked = 0
+    for page in [*PAGES, ROOT / "README.md"]:
+        for line in commands_of(page):
+            for part in re.split(r" (?:\||&&) ", line):
+                if part.startswith("streamsvm "):
+                    name = " ".join(part.split()[1 : 3 if part.startswith("streamsvm config ") else 2])
+                    words = arguments_of(part, name)
+                    known[name].make_context(name, list(words))
+                    if name in ("train", "tune", "follow") and "configs/" not in part:
+                        code, out, err = run(name, *words, "--print-config")
+                        assert code == 0 and "data:" in out, (page.name, line, err)
+                    checked += 1
+        for code_block in blocks(page, "python"):
+            compile(code_block, page.name, "exec")
+    assert checked > 50
+
+
 @pytest.mark.timeout(900)  # where nothing is compiled yet, every command compiles its kernels
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_and_code_of_a_page_run(run: Any, tmp_path: Path, page: Path) -> None:
-    for name in ("configs", "examples"):
-        (tmp_path / name).symlink_to(ROOT / name)
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("page", "rows"),
+    [
+        pytest.param(page, rows, marks=[pytest.mark.full] * (rows == "all"), id=f"{page.stem} {rows}")
+        for page in PAGES
+        for rows in ("few", "all")
+        if rows == "all" or page.stem != "cluster"  # whose workers take their time to come, for any rows
+    ],
+)
+def test_commands_and_code_of_a_page_run(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: Path, page: Path, rows: str
+) -> None:
+    if page.stem in ("cluster", "report"):
+        pytest.importorskip("matplotlib", reason="a report needs matplotlib")
+    if rows == "few":
+        monkeypatch.setenv("STREAMSVM__FOLLOW__IDLE", "100ms")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "examples").symlink_to(few_rows if rows == "few" else ROOT / "examples")
     (tmp_path / "out").mkdir()
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.strip()]
+    lines = commands_of(page)
     for line in lines:
         program, *words = shlex.split(line)
         if program != "streamsvm":

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.batch import Float64s
 from streamsvm.drift import BACK, LEFT, SETTLED, Band
@@ -157,7 +158,7 @@ def test_slots_without_weight_or_with_a_loss_that_is_no_number_do_not_count() ->
     assert band.state() == other.state()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(1, 70), st.lists(st.integers(0, 900), max_size=6), st.integers(0, 5))
 def test_it_goes_on_where_it_was(slots: int, stops: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -9,8 +9,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import streamsvm
 from streamsvm.batch import Batch, empty_batch
@@ -55,7 +56,7 @@ def model_of(loss: str = "hinge", classes: list[Any] | None = None, bias: float 
 
 
 @pytest.mark.parametrize("loss", list(LOSSES))
-@settings(max_examples=40)
+@examples(40)
 @given(ROWS)
 def test_error_confusion_and_loss_are_weighted_means(loss: str, rows: list[tuple[float, int, float]]) -> None:
     rows = [(float(np.clip(score, -1e30, 1e30)), code, weight) for score, code, weight in rows]
@@ -87,7 +88,7 @@ def fed(model: Model, columns: tuple[Any, ...], edges: list[int], values: list[s
 @pytest.mark.parametrize("exact", [4, 1000])
 @pytest.mark.parametrize("classes", [2, 3, 7])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 60), max_size=5))
 def test_figures_do_not_depend_on_how_rows_are_cut(
     exact: int, classes: int, loss: str, seed: int, points: list[int]

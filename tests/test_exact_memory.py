@@ -68,6 +68,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and figures are those of Linux")
 def test_ten_times_the_memory_under_a_hard_limit(data: str) -> None:
     l2, tol = 0.3, 1e-2

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm import first_rows as room
 from streamsvm.batch import Batch
@@ -75,7 +76,7 @@ def test_large_values() -> None:
     assert told(rows([0.0] + [1.0] * 1000, late), [500]) == []
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.0, 0.0, 0.0, 1.0, np.nan]), st.sampled_from([1.0, 1.0, 3000.0])), max_size=30

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from followed import append, rotate
 from kill_client import Fate, Server, Strike, started
+from signals import heard
 from whole_runs import lines
 
 from streamsvm import load_model
@@ -33,10 +34,8 @@ MOMENTS = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # heard also when tests run in the background
-    with started(tmp_path_factory.mktemp("server")) as running:
+    with heard(), started(tmp_path_factory.mktemp("server")) as running:
         yield running
-    signal.signal(signal.SIGINT, usual)
 
 
 class Writer(threading.Thread):
@@ -134,9 +133,5 @@ def test_killed_while_it_follows(server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--solver", "ftrl"], ["--forget", "5000"]])
-def test_killed_again_and_again(
-    server: Server, tmp_path: Path, more: list[str], request: pytest.FixtureRequest
-) -> None:
-    if "slow" not in request.config.option.markexpr:
-        pytest.skip("takes minutes; run with -m slow")
+def test_killed_again_and_again(server: Server, tmp_path: Path, more: list[str]) -> None:
     killed(server, tmp_path / "run", 60, *more)

@@ -138,13 +138,12 @@ def check(seen: list[Standing], rate: float) -> None:
     assert max(s.lag for s in late) < 3.0 * rate  # three seconds behind: it waits for late lines of rotated files
 
 
+@pytest.mark.full
 def test_nothing_grows(tmp_path: Path) -> None:
     check(soak(tmp_path, rate=5e6, seconds=6.0, every=1.0), 5e6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_ten_minutes(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.config.option.markexpr:
-        pytest.skip("takes ten minutes; run with -m slow")
+def test_ten_minutes(tmp_path: Path) -> None:
     check(soak(tmp_path, rate=50e6, seconds=float(os.environ.get("STREAMSVM_SOAK_SECONDS", 600)), every=10.0), 50e6)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm import recent
 from streamsvm.batch import Batch
@@ -236,7 +237,7 @@ def watched(batch: Batch, points: list[int], stops: frozenset[int], name: str, r
 @pytest.mark.usefixtures("short_slots")
 @pytest.mark.parametrize("rule", [None, "ova"])
 @pytest.mark.parametrize("name", SOLVERS)
-@settings(max_examples=8)
+@examples(8)
 @given(st.lists(st.integers(0, 500), max_size=6), st.frozensets(st.integers(0, 6)))
 def test_where_rows_are_cut_and_runs_are_stopped_changes_nothing(
     name: str, rule: str | None, points: list[int], stops: frozenset[int]

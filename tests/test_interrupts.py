@@ -3,11 +3,11 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
+from signals import NEVER, heard, wait_for
 
-from streamsvm import interrupts
+from streamsvm import interrupts, pool
 from streamsvm.interrupts import Interrupted
 from streamsvm.pool import Tokens, ordered
 
@@ -16,9 +16,10 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 @pytest.fixture(autouse=True)
 def handlers_stay_as_they_were():
-    before = [signal.getsignal(number) for number in SIGNALS]
-    yield
-    assert [signal.getsignal(number) for number in SIGNALS] == before
+    with heard():
+        before = [signal.getsignal(number) for number in SIGNALS]
+        yield
+        assert [signal.getsignal(number) for number in SIGNALS] == before
     interrupts.check()  # nothing is left over
 
 
@@ -37,7 +38,7 @@ def test_a_second_signal_stops_at_once(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught, interrupts.noted():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
+        threading.Event().wait(NEVER)
     assert not isinstance(caught.value, Interrupted)
 
 
@@ -85,17 +86,21 @@ def test_the_pool_stops_between_two_results(threads):
     assert seen == [0, 1, 2, 3, 4, 5] and not threads()
 
 
-def test_the_pool_stops_while_it_waits(threads):
-    tokens = Tokens(10)
+def test_the_pool_stops_while_it_waits(threads, monkeypatch):
+    tokens, taken = Tokens(10), threading.Event()
+    asked, check = [], interrupts.check
+    monkeypatch.setattr(interrupts, "check", lambda: asked.append(1) or check())
+    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
 
     def produce():
         yield 1
-        while not tokens.stopped:
-            time.sleep(0.01)
+        wait_for(taken.is_set)
+        before = len(asked)
+        wait_for(lambda: len(asked) > before + 2)  # it has looked in vain, and waits
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_for(lambda: tokens.stopped)
 
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
     with pytest.raises(Interrupted), interrupts.noted():
         for _ in ordered(produce, lambda item: item, tokens, threads=1):
-            timer.start()
-    timer.join()
+            taken.set()
     assert not threads()

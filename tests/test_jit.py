@@ -54,6 +54,7 @@ def run(script: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.skipif(jit.CACHE is None, reason="no directory for a cache")
 def test_another_process_compiles_nothing():
     run(WORK, TEXT.hex())

@@ -17,7 +17,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,16 +24,17 @@ from typing import Any, NamedTuple
 
 import pytest
 from kill_client import PACE, UNHARMED, Fate, Server, Strike, started
+from signals import NEVER, heard, wait_for
 from whole_runs import A9A, lines
 
 import streamsvm.cli
-from streamsvm import load_model
+from streamsvm import interrupts, load_model
 from streamsvm.io import tensors
 from streamsvm.io.generations import CHECKPOINT, NAME
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-COMMAND = [sys.executable, "-c", "from streamsvm.cli import main; main()"]
+MAIN = "from streamsvm.cli import main; main()"
 ROWS = 1200
 STARTING = 0.05  # seconds until a child learns
 
@@ -58,9 +58,8 @@ class Unbroken(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def ctrl_c() -> Iterator[None]:
     """Ctrl-C is heard by the processes that are started here, also when these tests run in the background."""
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, usual)
+    with heard():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -272,11 +271,7 @@ def test_killed_anywhere_the_model_is_the_same(server: Server, data: Path, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES | MORE_CASES)
-def test_killed_hundreds_of_times(
-    server: Server, data: Path, tmp_path: Path, case: str, request: pytest.FixtureRequest
-) -> None:
-    if "slow" not in request.config.option.markexpr:
-        pytest.skip("takes minutes; run with -m slow")
+def test_killed_hundreds_of_times(server: Server, data: Path, tmp_path: Path, case: str) -> None:
     kills = 0
     while kills < 30:
         place = tmp_path / str(kills)
@@ -302,10 +297,10 @@ def test_killed_at_every_moment(server: Server, data: Path, tmp_path: Path) -> N
 
 
 @contextmanager
-def command(words: list[str], place: Path) -> Iterator[subprocess.Popen[str]]:
+def command(words: list[str], place: Path, code: str) -> Iterator[subprocess.Popen[str]]:
     place.mkdir(exist_ok=True)
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*COMMAND, *words], cwd=place, **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", code, *words], cwd=place, **pipes) as process:
         try:
             yield process
         finally:
@@ -315,17 +310,38 @@ def command(words: list[str], place: Path) -> Iterator[subprocess.Popen[str]]:
 def wait_for_checkpoint(process: subprocess.Popen[str], place: Path) -> None:
     """Until there is a new one: then it is learning."""
     before = checkpoints_in(place)[-1:]
-    while checkpoints_in(place)[-1:] == before:
-        assert process.poll() is None, "ended by itself"
-        time.sleep(0.01)
+    wait_for(lambda: process.poll() is not None or checkpoints_in(place)[-1:] != before)
+    assert process.poll() is None, "ended by itself"
 
 
+# Learns until there is something to go on from, and then nothing until a signal comes.
+HELD = """
+import time
+from streamsvm import interrupts
+from streamsvm.checkpoint import Checkpoints
+from streamsvm.cli import main
+from streamsvm.runs import Run
+
+begin, tick, begun = Checkpoints._begin, Run._tick, []
+
+def held(run, rows):
+    tick(run, rows)
+    while begun and interrupts._signal is None:
+        time.sleep(0.001)
+
+Checkpoints._begin = lambda *given: begun.append(begin(*given))
+Run._tick = held
+main()
+"""
+
+
+@pytest.mark.full
 def test_stopped_by_signals_it_goes_on_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = ["train", A9A, "--passes", "60", "-o", "model.safetensors"]
+    plain = ["train", A9A, "--passes", "6", "-o", "model.safetensors"]
     words = [*plain, "--checkpoint", "my checkpoints", "--every-rows", "20000"]
     place, directory, unbroken = tmp_path / "broken", tmp_path / "broken/my checkpoints", tmp_path / "unbroken"
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        with command(words, place) as process:
+        with command(words, place, HELD) as process:
             wait_for_checkpoint(process, directory)
             process.send_signal(number)
             *_, where, how = process.communicate(timeout=60)[1].splitlines()
@@ -335,7 +351,7 @@ def test_stopped_by_signals_it_goes_on_as_told(tmp_path: Path, monkeypatch: pyte
         assert how.startswith("to go on: streamsvm train ") and not (place / "model.safetensors").exists()
         words = shlex.split(how.removeprefix("to go on: streamsvm "))
         assert words[-1] == "--resume" and words.count("--resume") == 1
-    with command(words, place) as process:
+    with command(words, place, MAIN) as process:
         unbroken.mkdir()
         monkeypatch.chdir(unbroken)
         monkeypatch.setattr(sys, "argv", ["streamsvm", *plain])
@@ -355,21 +371,23 @@ def test_a_signal_loses_nothing(server: Server, data: Path, tmp_path: Path) -> N
     journey.end()
 
 
-LONG = 3.0  # seconds
 CTRL_C = {
-    "batch": [Strike("batch", 3, number=signal.SIGINT, stall=LONG)],
-    "checkpoint": [Strike("checkpoint written", number=signal.SIGINT, stall=LONG)],
-    "both": [Strike("checkpoint written", number=0, stall=LONG), Strike("batch", 15, number=signal.SIGINT, stall=LONG)],
+    "batch": [Strike("batch", 3, number=signal.SIGINT, stall=NEVER)],
+    "checkpoint": [Strike("checkpoint written", number=signal.SIGINT, stall=NEVER)],
+    "both": [
+        Strike("checkpoint written", number=0, stall=NEVER),
+        Strike("batch", 15, number=signal.SIGINT, stall=NEVER),
+    ],
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("busy", ["batch", "checkpoint", "both"])
 def test_a_second_ctrl_c_ends_at_once(server: Server, data: Path, tmp_path: Path, busy: str) -> None:
-    """The first one comes in a batch, or a checkpoint, that takes long; so there is no end until the second."""
+    """The first one comes in a batch, or a checkpoint, that does not end; so there is no end until the second."""
     journey = Journey(server, data, tmp_path, CASES["asgd, stream"])
-    answer = journey.live(Fate(tuple(CTRL_C[busy]), 1.2, signal.SIGINT))
+    answer = journey.live(Fate(tuple(CTRL_C[busy]), 2 * interrupts.TWICE, signal.SIGINT))
     assert answer["code"] == 130 and answer["err"].endswith("streamsvm: interrupted\n")
-    assert 1.2 < answer["seconds"] < LONG - 0.3
     journey.end()
 
 

@@ -50,6 +50,7 @@ def written(path: Path, rows: int, features: int) -> str:
     return str(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 def test_killed_anywhere_the_proof_in_the_end_is_true(server: Server, tmp_path: Path, case: str) -> None:
     seed = int(os.environ.get("STREAMSVM_KILL_SEED") or secrets.randbelow(10**9))

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.jit import kernel
 from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss, smooth
@@ -98,7 +99,6 @@ def test_logistic_keeps_its_digits_in_the_far_tail() -> None:
 
 
 @pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES] + OTHERS, ids=str)
-@settings(deadline=None)
 @given(score=st.floats(-1e30, 1e30), label=LABEL)
 def test_kernels_see_the_same_numbers(loss: Any, score: float, label: float) -> None:
     value, slope, bend = in_kernel(loss, score, label)
@@ -205,7 +205,7 @@ def largest(loss: Any, alpha: float, margin: float, stiffness: float) -> float:
 
 
 @ANY_LOSS
-@settings(max_examples=40)
+@examples(40)
 @given(share=SHARE, margin=st.floats(-40, 40), stiffness=st.one_of(st.just(1e-300), st.floats(1e-6, 1e6)))
 def test_a_dual_step_goes_to_the_best_place(loss: Any, share: float, margin: float, stiffness: float) -> None:
     alpha = alpha_of(loss, share)
@@ -308,7 +308,6 @@ def test_which_losses_are_smooth() -> None:
 
 
 @pytest.mark.parametrize("schedule", [InverseTime(1e-3, 50.0), SlowDecay(1e-3, 0.5)], ids=str)
-@settings(deadline=None)
 @given(t=st.floats(0, 1e12))
 def test_schedules_fall_and_are_the_same_inside_kernels(schedule: Any, t: float) -> None:
     rate = schedule.rate(t)

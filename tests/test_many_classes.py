@@ -112,7 +112,17 @@ def test_numbers_that_are_no_classes_are_refused(write: Write) -> None:
             trained(write([f"{label:g} 1:1" for label in labels]))
 
 
-@pytest.mark.parametrize("solver", ["asgd", "sgd", "zhang", "pegasos", "sgdqn", "folos", "adagrad", "ftrl"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        "asgd",
+        "sgd",
+        *(
+            pytest.param(name, marks=pytest.mark.full)  # each has kernels of its own to compile
+            for name in ("zhang", "pegasos", "sgdqn", "folos", "adagrad", "ftrl")
+        ),
+    ],
+)
 def test_every_online_solver_learns_them(write: Write, solver: str) -> None:
     path = write(class_lines(ROWS, labels=tuple(range(5))))
     more = {"solver__average": True} if solver == "pegasos" else {}
@@ -120,8 +130,15 @@ def test_every_online_solver_learns_them(write: Write, solver: str) -> None:
     assert outcome.result["solver"] == solver and accuracy(outcome.model, path) > 0.8
 
 
-@pytest.mark.parametrize("solver", ["asgd", "sgd"])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "smoothed_hinge"])
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("solver", "loss"),
+    [
+        pytest.param(solver, loss, marks=[pytest.mark.full] * ((solver, loss) != ("asgd", "hinge")))
+        for solver in ("asgd", "sgd")
+        for loss in ("hinge", "squared_hinge", "logistic", "smoothed_hinge")
+    ],
+)
 def test_crammer_singer(write: Write, solver: str, loss: str) -> None:
     path = write(class_lines(ROWS, labels=tuple(range(5))))
     given = {"solver__name": solver, "loss": loss, "multiclass": "crammer_singer", "solver__passes": 2}
@@ -163,7 +180,7 @@ def test_two_classes_by_wish(write: Write) -> None:
 # Rows that are not all alike.
 
 
-@pytest.mark.parametrize("rule", ["ova", "crammer_singer"])
+@pytest.mark.parametrize("rule", ["ova", pytest.param("crammer_singer", marks=pytest.mark.full)])
 def test_balanced_weights_are_the_weights_of_the_rows(write: Write, rule: str) -> None:
     text = class_lines(ROWS, labels=(0, 1, 2), shares=(0.7, 0.25, 0.05))
     counts = {label: sum(row.startswith(f"{label} ") for row in text) for label in (0, 1, 2)}
@@ -273,6 +290,7 @@ def test_predictions_are_the_users_labels_and_figures_of_all_classes(run: Any, f
     assert code == 0 and "class 3" in out and "x 3 weights" in out
 
 
+@pytest.mark.full
 def test_texts_are_classes(run: Any, files: Path) -> None:
     code, out, err = run("train", "rows.csv", "--label", "animal", "--ignore", "id", "-o", "m.st", "--passes", 3)
     assert code == 0, err
@@ -303,6 +321,7 @@ def piped(content: bytes, *arguments: str) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.full
 def test_standard_input_is_told_what_to_say(run: Any, files: Path) -> None:
     text = sorted(Path("rows.svm").read_text().splitlines(), key=lambda row: row[0])
     text = [row for row in text if row[0] == "1"] * 3 + text

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as tried
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
+from tiers import examples
 
 from streamsvm import Model, follow, load_model, load_settings, open_stream, train, tune
 from streamsvm.batch import Batch
@@ -130,6 +130,7 @@ def test_nystroem_has_the_kernel_wherever_a_landmark_is() -> None:
     assert errors[0] > 3.0 * errors[1] > 9.0 * errors[2]
 
 
+@pytest.mark.full
 def test_with_all_rows_as_landmarks_a_linear_solver_is_a_kernel_machine(tmp_path: Path) -> None:
     """The exact reference on small data: the same decisions as LIBSVM, whose bias is free, as good as everywhere."""
     (points, labels), (others, _) = ring(250, columns=2), ring(400, seed=1, columns=2)
@@ -342,7 +343,13 @@ def test_every_map_learns_a_ring(files: tuple[str, str], kind: str) -> None:
     assert outcome.result["test"]["error"] < 0.05
 
 
-@pytest.mark.parametrize("solver", [*ONLINE, *EXACT])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(name, marks=[pytest.mark.full] * (name not in ("asgd", "dcd", "newton")))
+        for name in (*ONLINE, *EXACT)
+    ],
+)
 def test_every_solver_learns_from_mapped_rows(files: tuple[str, str], solver: str) -> None:
     passes = {"solver__passes": 4} if solver in ONLINE else {"solver__tol": 1e-2}
     outcome = learned(files, map__kind="nystroem", map__size=120, solver__name=solver, **passes)
@@ -409,6 +416,7 @@ def test_another_seed_is_another_map(files: tuple[str, str], kind: str) -> None:
 # Streams that are read once.
 
 
+@pytest.mark.full
 def test_standard_input_is_kept_for_the_sample(files: tuple[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streamsvm", "train", "-", "--map", "rbf", "--test", files[1], "--json", "-o"]
     done = subprocess.run(
@@ -456,7 +464,7 @@ def test_a_log_is_followed_with_a_map(tmp_path: Path, kind: str) -> None:
         follow(load_settings(overrides=few, environ={}))
 
 
-@pytest.mark.parametrize("solver", ["norma", "kernel_pegasos"])
+@pytest.mark.parametrize("solver", ["norma", pytest.param("kernel_pegasos", marks=pytest.mark.full)])
 def test_kernel_learners_learn_save_and_go_on(files: tuple[str, str], tmp_path: Path, solver: str) -> None:
     path = str(tmp_path / "m.safetensors")
     common: dict[str, Any] = {"solver__name": solver, "solver__budget": 150}
@@ -606,7 +614,8 @@ def test_pieces_fit_into_the_memory() -> None:
 numbers = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
-@tried(max_examples=60, deadline=None)
+@pytest.mark.full
+@examples(60)
 @given(
     st.lists(st.dictionaries(st.integers(0, 40), numbers, max_size=8), min_size=1, max_size=12),
     st.sampled_from(KINDS),

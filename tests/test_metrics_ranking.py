@@ -5,8 +5,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.metrics import class_ranking, ranking
 from streamsvm.metrics.class_ranking import ClassRankings, Grid, SliceRankings, bins_for, macro
@@ -59,7 +60,7 @@ def assert_within(found: Ranks, exact: tuple[float, float] | None) -> None:
     assert abs(found.average_precision - exact[1]) <= found.average_precision_error + 1e-9
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(ROWS)
 @example([(0.0, 1, 1.0), (-0.0, 0, 1.0)])
 @example([(-0.0, 1, 1.0), (0.0, 0, 1.0), (0.0, 1, 3.0)])
@@ -73,7 +74,7 @@ def test_rows_that_fit_are_ranked_as_scikit_learn_does(rows: Rows) -> None:
     assert found.auc_error in (0.0, None) and found.average_precision_error in (0.0, None)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(ROWS, st.integers(1, 10))
 @example([(1e-60, 1, 1.0), (-1e-60, 0, 1.0)], 1)
 @example([(1e-60, 0, 1.0), (-1e-60, 1, 1.0)], 1)
@@ -85,7 +86,7 @@ def test_bins_keep_within_their_bounds(rows: Rows, exact: int) -> None:
     assert_within(pair(*columns, exact), reference(*columns))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.sampled_from([1.0, 0.5, 4.0])), max_size=30))
 def test_no_order_inside_bins_is_beyond_the_bounds(rows: list[tuple[int, int, float]]) -> None:
     """Bins of made-up scores; the best and the worst order in each, and one at random."""
@@ -166,7 +167,7 @@ def classes_of(scores: Any, codes: Any, weights: Any, numbers: int) -> list[Rank
 
 
 @pytest.mark.parametrize("numbers", [1, 12, 60, 1 << 20])
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.lists(SCORES, min_size=3, max_size=3), st.integers(0, 2), WEIGHTS), min_size=1))
 def test_each_class_against_all_others(numbers: int, rows: list[tuple[list[float], int, float]]) -> None:
     scores, codes, weights = columns_of(rows)  # type: ignore[arg-type]
@@ -195,7 +196,7 @@ def test_bins_made_to_measure_know_the_area_well(classes: int, tails: str) -> No
     assert whole.average_precision_error is not None and 0.0 < whole.average_precision_error < 0.01
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=60))
 def test_bins_are_in_the_order_of_scores_whatever_they_were_made_for(first: list[float], more: list[float]) -> None:
     bins = 32

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.evaluate import Metrics
 from streamsvm.metrics.reliability import Reliability
@@ -53,7 +54,7 @@ def assert_calibrated(result: dict[str, Any], chances: Any, observed: Any, weigh
             assert one["probability"] is one["observed"] is None
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(ROWS)
 def test_two_classes(rows: list[tuple[float, int, float]]) -> None:
     chances, labels, weights = (np.array(column, float) for column in zip(*rows, strict=True))
@@ -71,7 +72,7 @@ def test_brier_is_scikit_learns() -> None:
     assert measured(chances, labels, weights)["brier"] == pytest.approx(expected)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6), st.integers(1, 40), st.floats(0.1, 30))
 def test_many_classes(seed: int, classes: int, count: int, sharpness: float) -> None:
     rng = np.random.default_rng(seed)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.evaluate import Metrics
 from streamsvm.metrics import tally
@@ -36,7 +37,7 @@ def rows(draw: st.DrawFn) -> tuple[Any, Any, Any]:
     return scores, labels, rng.choice([1.0, 1.0, 0.25, 3.0, 0.0], count)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(rows())
 def test_figures_are_scikit_learns(given_rows: tuple[Any, Any, Any]) -> None:
     scores, labels, weights = given_rows

@@ -14,8 +14,9 @@ import fsspec
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.batch import Batch, empty_batch
 from streamsvm.calibration import Calibration, fit_calibration
@@ -232,7 +233,7 @@ def test_probabilities_and_thresholds_come_back_bit_for_bit(
             assert found.probabilities(scores).tobytes() == model.probabilities(scores).tobytes()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.floats(width=32), max_size=30),
     st.floats(),
@@ -362,6 +363,7 @@ def test_inspect_shows_how_features_were_scaled(saved: Path, tmp_path: Path) -> 
 # Files that are not models.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80, 0x20])
 def test_no_byte_can_change_unnoticed(any_saved: Path, flip: int) -> None:
     content = any_saved.read_bytes()
@@ -385,7 +387,7 @@ def test_no_truncation_is_a_model(any_saved: Path) -> None:
             load_model(str(any_saved))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_damaged_spans_are_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "span.safetensors"
@@ -400,7 +402,7 @@ def test_damaged_spans_are_noticed(tmp_path_factory: pytest.TempPathFactory, dat
             load_model(str(path))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=300))
 def test_bytes_are_not_a_model(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "bytes.safetensors"

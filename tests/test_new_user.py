@@ -236,6 +236,7 @@ def test_bash_completes_commands_flags_and_values(completed):
     assert completed("bash", "streamsvm tune --loss hinge,l").split() == ["hinge,logistic"]
 
 
+@pytest.mark.full
 def test_zsh_and_fish_complete_too(completed):
     assert '"newton"' in completed("zsh", "streamsvm train --solver n")
     assert '"train":"' in completed("zsh", "streamsvm tr")

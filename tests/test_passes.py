@@ -279,6 +279,7 @@ with Passes(Stream(Source([sys.argv[1]])), passes=2, cache=sys.argv[2]) as passe
 """
 
 
+@pytest.mark.full
 def test_a_killed_run(path, home, tmp_path, environment):
     """Its temporary cache is removed by the next run; a cache with a name does not have it yet."""
     for cache in ("auto", str(tmp_path / "named")):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.jit import kernel
@@ -76,7 +76,6 @@ def test_thresholds_add_up(value: float, first: float, second: float) -> None:
 
 
 @EVERY_PENALTY
-@settings(deadline=None)
 @given(eta=st.floats(0, 1e6))
 def test_kernels_see_the_same_numbers(penalty: Any, eta: float) -> None:
     shrink, threshold, zeros = in_kernel(penalty, eta)

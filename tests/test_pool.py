@@ -7,8 +7,10 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
+from signals import PATIENT, heard, wait_for
 
 from streamsvm.pool import StoppedError, Tokens, ordered
 
@@ -55,7 +57,7 @@ def test_nothing_happens_before_the_first_result_is_asked_for(threads):
 
 
 def test_work_runs_at_the_same_time():
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=PATIENT)
     _, results = run(3, lambda item: together.wait() >= 0)
     assert list(results) == [True] * 3
 
@@ -87,8 +89,12 @@ def test_an_error_of_a_worker_comes_in_its_place(threads):
 
 
 def test_the_first_error_in_order_wins():
+    failed = []
+
     def work(item):
-        time.sleep(0.05 if item == 1 else 0)
+        if item == 0:
+            wait_for(lambda: len(failed) == 2)
+        failed.append(item)
         raise ValueError(item)
 
     with pytest.raises(ValueError, match="0"):
@@ -175,16 +181,19 @@ def test_the_producer_is_closed_when_the_loop_ends():
 
 def test_ctrl_c_while_waiting(threads):
     """The consumer waits for a result that takes long; an interrupt ends the wait and every thread."""
-    _, results = run(3, lambda item: time.sleep(0.3))
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            list(results)
-    finally:
-        timer.join()
-        signal.signal(signal.SIGINT, usual)
+    main, taken = threading.get_ident(), threading.Event()
+
+    def work(item):
+        if item == 1:
+            wait_for(taken.is_set)
+            wait_for(lambda: sys._current_frames()[main].f_code is ordered.__code__)
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_for(lambda: tokens.stopped)
+
+    tokens, results = run(3, work)
+    with heard(), pytest.raises(KeyboardInterrupt), closing(results):
+        for _ in results:
+            taken.set()
     assert threads() == []
 
 
@@ -214,22 +223,29 @@ def test_never_more_in_flight_than_the_limit(limit):
     assert used == 0 and most <= limit
 
 
+def waiting(tokens):
+    """How many threads wait for tokens."""
+    return len(tokens._free._waiters)
+
+
 def test_an_oversize_request_is_served_alone():
     tokens = Tokens(5)
     tokens.take(2)
     taken = threading.Event()
     thread = threading.Thread(target=lambda: (tokens.take(100), taken.set()))
     thread.start()
-    assert not taken.wait(0.05)
+    wait_for(lambda: waiting(tokens))
+    assert not taken.is_set()
     tokens.give_back(2)
-    assert taken.wait(5)
+    assert taken.wait(PATIENT)
     thread.join()
     late = threading.Event()
     thread = threading.Thread(target=lambda: (tokens.take(1), late.set()))
     thread.start()
-    assert not late.wait(0.05)
+    wait_for(lambda: waiting(tokens))
+    assert not late.is_set()
     tokens.give_back(100)
-    assert late.wait(5)
+    assert late.wait(PATIENT)
     thread.join()
 
 
@@ -246,8 +262,9 @@ def test_a_stop_wakes_whoever_waits():
 
     thread = threading.Thread(target=wait)
     thread.start()
+    wait_for(lambda: waiting(tokens))
     tokens.stop()
-    thread.join(5)
+    thread.join(PATIENT)
     assert outcome == ["stopped"]
     with pytest.raises(StoppedError):
         tokens.take(0)

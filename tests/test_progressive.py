@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm import progressive as room
 from streamsvm.batch import Batch, Int64s
@@ -79,7 +80,7 @@ def test_a_score_is_that_of_weights_that_know_the_rows_before_the_window() -> No
     assert len(solver.learned) == 300
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.integers(0, 200),
     st.lists(st.integers(0, 200), max_size=8),

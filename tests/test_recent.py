@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
+from tiers import examples
 
 from streamsvm import calibration, recent
 from streamsvm.batch import Batch
@@ -176,7 +177,7 @@ def test_curves_are_fitted_to_rows_before_those_they_are_used_for() -> None:
 cuts = st.lists(st.integers(0, 600), max_size=9)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(0, 600), cuts, st.frozensets(st.integers(0, 9)), st.booleans(), st.integers(0, 3))
 def test_where_rows_are_cut_and_runs_are_stopped_changes_nothing(
     count: int, points: list[int], stops: frozenset[int], finish: bool, seed: int
@@ -186,7 +187,7 @@ def test_where_rows_are_cut_and_runs_are_stopped_changes_nothing(
     same(fed(batch, **options), fed(batch, [min(point, count) for point in points], stops, **options))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 400), cuts, st.frozensets(st.integers(0, 9)), st.integers(0, 3))
 def test_so_with_classes_that_are_found_on_the_way(
     count: int, points: list[int], stops: frozenset[int], seed: int

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from followed import Room
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from range_server import Fault, RangeServer
+from tiers import examples
 from whole_runs import lines
 
 from streamsvm import load_model
@@ -104,7 +105,7 @@ READS = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 300_100)), st.int
 
 
 @given(st.lists(FAULTS, max_size=5), READS, st.sampled_from([4096, 50_000, 1 << 18, 1 << 20]), st.integers(1, 8))
-@settings(max_examples=80)
+@examples(80)
 def test_bytes_are_those_of_the_object(shared, faults, reads, size, threads):
     """Whatever goes wrong, wherever somebody reads, and in whatever ranges."""
     retries.FIRST_WAIT = 0.0
@@ -129,7 +130,7 @@ def test_bytes_are_those_of_the_object(shared, faults, reads, size, threads):
 
 
 @given(st.lists(st.tuples(st.integers(0, 299_000), st.integers(1, 40_000)), min_size=1, max_size=12), st.integers(0, 5))
-@settings(max_examples=40)
+@examples(40)
 def test_a_plan_changes_nothing_but_the_requests(shared, spans, seed):
     """Also if what is read is not what was planned."""
     url = shared.put("any", CONTENT)

@@ -16,9 +16,12 @@ from streamsvm import follow, load_settings, train
 from streamsvm.errors import ConfigError, SourceError
 from streamsvm.model import Model, load_model
 from streamsvm.progress import Progress, Silent
-from streamsvm.report import figures, recording, weights, writing
-from streamsvm.report.markup import Html, element, joined, name_of, short
-from streamsvm.report.recording import Recording, Thinned
+
+pytest.importorskip("matplotlib", reason="a report needs matplotlib")
+
+from streamsvm.report import figures, recording, weights, writing  # noqa: E402
+from streamsvm.report.markup import Html, element, joined, name_of, short  # noqa: E402
+from streamsvm.report.recording import Recording, Thinned  # noqa: E402
 
 DATA = Path(__file__).parents[1] / "examples/data"
 A9A, A9A_TEST, DIGITS, CLICKS = (
@@ -211,6 +214,7 @@ def test_of_many_classes(run: Any, write: Any) -> None:
     assert "Mean over 12 classes" in page.text and page.data["judged"]["shapes"]["mean"]["classes"] == 12
 
 
+@pytest.mark.full
 def test_of_a_thousand_classes(run: Any, write: Any) -> None:
     names = list(range(1, 1001))
     data = write([f"{name} {name}:1 {1 + name % 7}:0.5" for name in names for _ in range(3)])
@@ -224,7 +228,8 @@ def test_of_a_thousand_classes(run: Any, write: Any) -> None:
 
 
 def test_of_an_evaluation_with_slices(run: Any) -> None:
-    assert run("train", CLICKS, "--label", "click", "--ignore", "id", "--names", "-q", "-o", "m.st")[0] == 0
+    few = ("--hash-bits", "16")  # more weights are only more to look at
+    assert run("train", CLICKS, "--label", "click", "--ignore", "id", "--names", *few, "-q", "-o", "m.st")[0] == 0
     code, out, err = run("evaluate", "m.st", CLICKS, "--by", "site", "--report", "r.html", "--json")
     assert code == 0, err
     result, page = json.loads(out), sound()
@@ -238,6 +243,7 @@ def test_of_an_evaluation_with_slices(run: Any) -> None:
     assert code == 3 and "cannot write" in err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
@@ -282,7 +288,7 @@ def test_names_from_data_are_text_whatever_they_are(run: Any, tmp_path: Path) ->
     }
     table |= {"word": [HOSTILE[(code + (k % 9 == 0)) % len(HOSTILE)] for k, code in enumerate(codes)]}
     pq.write_table(pa.table(table), "t.parquet")
-    settings = ("--label", "label", "--categorical", "word", "--names", "-q", "-o", "<b>m&.st")
+    settings = ("--label", "label", "--categorical", "word", "--names", "--hash-bits", "12", "-q", "-o", "<b>m&.st")
     for more in (("--passes", "2"), ("--holdout", "3", "--passes", "2")):
         code, _, err = run("train", "t.parquet", "--test", "t.parquet", *settings, "--report", "r.html", *more)
         assert code == 0, err
@@ -329,7 +335,8 @@ def test_nothing_secret_is_in_a_report(run: Any, write: Any, bucket: Any) -> Non
         ("train", "--passes", "3", "--holdout", "7", "--set", "solver.early_stop=1", "--scale", "standard"),
         ("train", "--loss", "logistic", "--shuffle", "200", "--passes", "2", "--solver", "ftrl"),
         ("train", "--solver", "pegasos", "--set", "solver.batch_size=7"),
-        ("train", "--solver", "dcd", "--loss", "logistic", "--holdout", "5"),
+        ("train", "--solver", "dcd", "--holdout", "5"),
+        pytest.param(("train", "--solver", "dcd", "--loss", "logistic", "--holdout", "5"), marks=pytest.mark.full),
         ("tune", "--candidates", "3", "--loss", "logistic"),
     ],
     ids=lambda arguments: " ".join(arguments),

@@ -130,6 +130,7 @@ def test_lines_are_drawn_in_few_steps_that_have_the_same_mean() -> None:
     assert busy @ widths == pytest.approx(np.sum(record.busy_threads) * 0.25)
 
 
+@pytest.mark.full
 def test_who_is_not_there_is_not_slow() -> None:
     record = made_up_crew(2, lost=1)
     _, rates, _ = workers.coarser(record, 40)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 from whole_runs import KilledError, Life, class_lines, lines
 
 import streamsvm.io.cache
@@ -212,7 +213,7 @@ def test_several_classes(tmp_path: Path, given: dict[str, Any], politely: bool) 
     lives=st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=5),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_any_data_any_settings_any_place(
     tmp_path_factory: pytest.TempPathFactory, solver: str, passes: int, shuffle: Any, holdout: Any, scale: str,
     balanced: bool, cached: bool, sample: Any, rows: int, every: int, lives: list[tuple[int, bool]], seed: int,

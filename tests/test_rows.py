@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.batch import Batch, concatenate, empty_batch
 from streamsvm.jit import kernel
@@ -94,7 +95,7 @@ def test_row_dot_sums_the_row_and_nothing_beside_it(length: int, a: int) -> None
     assert both_dot(pairs, indices, values, a, b) == dot(vector, indices, values, a, b)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.integers(0, 40), st.integers(0, 7), st.integers(0, 9), st.integers(0, 99), st.booleans())
 def test_neighbours_are_summed_and_added_to_as_others_are(length: int, a: int, j: int, seed: int, single: bool) -> None:
     """Both ways, to the last bit: the same numbers next to each other, and every third one of a longer vector."""
@@ -190,7 +191,6 @@ def test_safe_rate_bounds_steep_steps_only() -> None:
     assert safe(0.5, SquaredHinge(), 50.0, values, 0, 0, 0.0) == 0.5  # a row of nothing divides by zero, quietly
 
 
-@settings(deadline=None)
 @given(st.floats(-1e6, -0.01), st.floats(1e-6, 1e6), st.floats(0.01, 1e3), st.floats(0, 10))
 def test_a_safe_step_never_makes_the_rows_own_loss_worse(score: float, eta: float, size: float, gain: float) -> None:
     loss, values = SquaredHinge(), np.array([size], np.float32)
@@ -233,7 +233,7 @@ def sorts_as_its_twin(indices: Vector, values: Vector) -> None:
     assert (room[-2:] == 2**64 - 1).all(), "it wrote past its room"
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.integers(0, 3 * SHORT), SPAN, st.integers(0, 2**32))
 def test_rows_are_sorted_and_twins_added_up_in_the_order_written(count: int, span: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -279,7 +279,6 @@ def same(a: Batch, b: Batch) -> bool:
     return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@settings(deadline=None)
 @given(batches(), st.data())
 def test_cutting_a_batch_and_joining_the_pieces_gives_it_back(batch: Batch, data: st.DataObject) -> None:
     edges = [0, *sorted(data.draw(st.lists(st.integers(0, batch.rows), max_size=5))), batch.rows]

@@ -99,6 +99,7 @@ def test_a_damaged_object_is_passed_over(files: Any, run: Any) -> None:
     assert found == run(Life())
 
 
+@pytest.mark.full
 def test_a_bucket_out_of_reach_does_not_stop_learning(server: Server, files: Any, run: Any) -> None:
     place = "s3://runs/gone"
 

@@ -5,9 +5,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from libsvm_twin import rows_of
+from tiers import examples
 
 from streamsvm import shuffle as room
 from streamsvm.batch import Batch, concatenate, empty_batch
@@ -47,7 +48,7 @@ def order(rows) -> list[int]:
     return [int(np.frombuffer(row[0], np.float32)[0]) for row in rows]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 60), st.integers(1, 80), st.integers(0, 2**64), st.lists(st.integers(0, 60), max_size=10))
 def test_batching_does_not_matter(count, size, seed, points):
     batch = made(count)
@@ -89,6 +90,7 @@ def test_rows_leave_only_after_the_buffer_is_full():
     assert sum(out.rows for out in buffer.drain()) == 10
 
 
+@pytest.mark.full
 def test_it_mixes():
     """Rows move about as far as the buffer is long, and every early position is as likely as any other."""
     places = np.zeros((20, 20))
@@ -209,7 +211,7 @@ class Run:
         return other
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     st.integers(1, 90),
     st.integers(1, 100),

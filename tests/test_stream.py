@@ -11,9 +11,10 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from libsvm_twin import collect, row, rows_of, twin
+from tiers import examples
 
 from streamsvm import open_stream
 from streamsvm.errors import ConfigError, DataError, SourceError
@@ -75,7 +76,7 @@ def test_compression(put, compress):
     assert collect(stream(put("a", compress(BIG)), block_size=777)) == twin(BIG)[0]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.lists(st.integers(0, len(LINES) - 1), max_size=20), max_size=4), st.booleans(), st.integers(1, 500))
 def test_several_files(tmp_path_factory, files, final, block_size):
     folder = tmp_path_factory.mktemp("several")

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
+from tiers import examples
 
 from streamsvm import thresholds as room
 from streamsvm.batch import Float64s
@@ -60,7 +61,7 @@ def samples(draw: st.DrawFn, classes: int | None = None) -> ScoreSample:
     return sample_of(scores, codes, weights)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(samples(2), BY, st.tuples(st.floats(0, 9), st.floats(0, 9)))
 def test_two_classes_are_cut_where_no_other_cut_is_better(
     many: ScoreSample, by: str, prices: tuple[float, float]
@@ -75,7 +76,7 @@ def test_two_classes_are_cut_where_no_other_cut_is_better(
         assert found > value(sample, np.zeros(1), by, costs) and thetas[0] not in sample.scores()
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(samples(), BY, st.lists(st.floats(0, 9), min_size=4, max_size=4))
 def test_no_threshold_alone_can_be_moved_for_the_better(sample: ScoreSample, by: str, prices: list[float]) -> None:
     costs = np.array(prices)[: sample.columns]

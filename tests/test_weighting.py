@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.batch import Batch
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -57,7 +58,7 @@ def cut(batch: Batch, points) -> list[Batch]:
 # Running counts.
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(rows)
 def test_running_counts_agree_with_their_definition_however_rows_are_cut(made):
     classes, pairs, points = made
@@ -96,7 +97,7 @@ def test_a_run_that_is_saved_goes_on_as_if_nothing_had_happened(made):
     }
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
 def test_unit_weights_against_scikit_learn(codes):
     """Totals: its factors for the whole. Running: its factors for the rows so far. Both to the last bit."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from dask_processes import PATIENT, processes, scheduler_and_worker
+from signals import heard
 from whole_runs import Notes, bits, lines
 
 from streamsvm import load_settings, train
@@ -56,6 +57,7 @@ def unbroken(data: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return bits(train(settings_for(data, storage), client=cluster._client))
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed(data: str, tmp_path: Path, unbroken: bytes) -> None:
     with opened_cluster("local:2", None, PATIENT, lambda text: None) as cluster:
         client = cluster._client
@@ -65,6 +67,7 @@ def test_a_worker_that_is_killed(data: str, tmp_path: Path, unbroken: bytes) -> 
     assert bits(outcome) == unbroken and outcome.result["gap"] <= 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no such signal")
 def test_a_worker_that_hangs(data: str, tmp_path: Path, unbroken: bytes) -> None:
     """It has the only copy of what the other one needs, which is silent too, then.
@@ -93,6 +96,7 @@ def test_a_worker_that_hangs(data: str, tmp_path: Path, unbroken: bytes) -> None
     assert sum("silent" in note for note in listener.notes) == 1
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_gone_leaves_a_checkpoint(
     data: str, tmp_path: Path, unbroken: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,18 +114,14 @@ def test_a_scheduler_that_is_gone_leaves_a_checkpoint(
     assert bits(outcome) == unbroken
 
 
+@pytest.mark.full
 def test_ctrl_c_is_for_the_driver(data: str, tmp_path: Path) -> None:
     """A terminal sends it to all processes; workers leave it to the driver, which keeps a checkpoint and ends them."""
     command = [sys.executable, "-m", "streamsvm", "train", data, "--solver", "dcd", "--loss", "hinge", "--l2", "1e-3"]
     command += ["--cluster", "local:2", "--checkpoint", "kept", "--tol", "1e-12", "--json"]
-    running = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with heard():
+        running = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes)
     assert running.stdout is not None
     for line in running.stdout:
         if json.loads(line).get("gap") is not None:

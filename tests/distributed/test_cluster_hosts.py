@@ -20,7 +20,10 @@ from whole_runs import lines
 pytest.importorskip("distributed")
 pytest.importorskip("moto", reason="moto's S3 server is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
-pytestmark = pytest.mark.skipif(hosts.unavailable() is not None, reason=hosts.unavailable() or "")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(hosts.unavailable() is not None, reason=hosts.unavailable() or ""),
+]
 
 PYTHON = sys.executable
 ROWS = 300

@@ -100,6 +100,7 @@ def _moves(told: list[Progress]) -> bool:
     return examples == sorted(examples)
 
 
+@pytest.mark.full
 def test_online_passes_move_too_with_loss_and_error(client: Any, data: str) -> None:
     heard = Heard()
     given = {"solver": "asgd", "solver__passes": 2, "output__report": "r.html", "data__holdout": 10}
@@ -113,6 +114,7 @@ def test_online_passes_move_too_with_loss_and_error(client: Any, data: str) -> N
     assert "workers" in page.chapters and "Rows a second" in page.text and "Proven gap by round" not in page.titles()
 
 
+@pytest.mark.full
 def test_sums_over_all_rows_are_rounds_as_well(client: Any, data: str) -> None:
     heard = Heard()
     found = train(settings_for(data, solver="newton", penalty__C=1.0, output__report="r.html"), heard, client=client)
@@ -164,6 +166,7 @@ def test_work_is_told_in_full_when_a_task_lets_go(tmp_path: Path, monkeypatch: p
 # The last one: the workers are not the same after it.
 
 
+@pytest.mark.full
 def test_a_worker_that_is_lost_is_named(client: Any, data: str) -> None:
     class Kills(Heard):
         victim = 0

@@ -19,7 +19,7 @@ from streamsvm.distributed.opening import opened_cluster
 from streamsvm.errors import SourceError, StreamSvmError
 from streamsvm.io.parts import Access, use_access
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 
 SECRET = "very-secret-indeed"
 NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")

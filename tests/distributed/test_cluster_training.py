@@ -75,6 +75,7 @@ def test_the_objective_told_is_that_of_the_model(data: str, together: Callable[.
     assert found.result["passes"] == 6 and found.result["examples"] == 7200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_many_shards_agree_soon(loss: str, data: str, together: Callable[..., Outcome]) -> None:
     """Shards with few rows lean to different sides: what they add, merely summed up, would take thousands of passes."""
@@ -94,6 +95,7 @@ SAME = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("given", SAME, ids=lambda given: given["solver"])
 def test_the_number_of_workers_changes_nothing(
     given: dict[str, Any], data: str, together: Callable[..., Outcome]
@@ -104,6 +106,7 @@ def test_the_number_of_workers_changes_nothing(
     assert bits(one) == bits(two)
 
 
+@pytest.mark.full
 def test_rounds_that_are_done_again_change_nothing(
     data: str, together: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_online_weights_are_averaged(data: str, together: Callable[..., Outcome]
     assert least * (1 - 1e-3) < many["objective"] < 1.02 * least and abs(many["error"] - one["error"]) < 0.03
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rule", ["ova", "crammer_singer"])
 def test_several_classes(rule: str, write: Callable[..., str], together: Callable[..., Outcome]) -> None:
     path = write(class_lines(600, labels=[1, 2, 5]))
@@ -156,12 +160,14 @@ def test_held_out_rows_and_probabilities(data: str, together: Callable[..., Outc
     assert online.result["examples"] == 2 * (1200 - online.result["holdout"]["examples"])
 
 
+@pytest.mark.full
 def test_a_map(data: str, together: Callable[..., Outcome]) -> None:
     given = {"map": "nystroem", "map__size": 50, "solver": "newton", "penalty__C": 1.0}
     one, many = alone(data, **given), together(data, cluster__shards=2, **given)
     assert many.model.map is not None and abs(many.result["error"] - one.result["error"]) < 0.02
 
 
+@pytest.mark.full
 def test_a_path_of_penalties_and_an_initial_model(data: str, together: Callable[..., Outcome], tmp_path: Path) -> None:
     given = {"solver": "dcd", "loss": "hinge", "cluster__shards": 2, "solver__tol": 1e-2}
     path = together(data, penalty__path=[1e-2, 1e-3], data__holdout=5, **given).result["path"]

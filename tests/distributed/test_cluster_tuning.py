@@ -99,6 +99,7 @@ def check_all(on: Searches, path: str, found: Outcome, **given: Any) -> None:
     assert compared == len(weights) > 0
 
 
+@pytest.mark.full
 def test_every_candidate_is_what_train_gives(data: str, on: Searches) -> None:
     """Three of them share a kernel; after the first pass one retires."""
     given = {"solver__passes": 3}
@@ -108,6 +109,7 @@ def test_every_candidate_is_what_train_gives(data: str, on: Searches) -> None:
     check_all(on, data, found)
 
 
+@pytest.mark.full
 def test_so_is_every_solver_and_loss(data: str, on: Searches) -> None:
     """Candidates of one kernel, such that share none, such without a step size; weights that stop at zero."""
     found = on.tune(data, tune__l2="1e-4,1e-2", tune__solver="sgd,pegasos,adagrad", tune__loss="hinge,logistic")
@@ -123,6 +125,7 @@ def test_a_step_size_that_is_given(data: str, on: Searches) -> None:
     check_all(on, data, found, solver__eta0=0.02)
 
 
+@pytest.mark.full
 def test_several_classes(write: Callable[..., str], on: Searches) -> None:
     path = write(class_lines(600, labels=[1, 2, 5]))
     found = on.tune(path, tune__l2="1e-4,1e-2", solver__passes=2)
@@ -130,6 +133,7 @@ def test_several_classes(write: Callable[..., str], on: Searches) -> None:
     check_all(on, path, found)
 
 
+@pytest.mark.full
 def test_scales_weights_and_probabilities(data: str, on: Searches) -> None:
     given = {"features__scale": "standard", "data__class_weights": "balanced", "calibration": "isotonic"}
     found = on.tune(data, tune__l2="1e-4,1e-2", **given)
@@ -141,6 +145,7 @@ def test_scales_weights_and_probabilities(data: str, on: Searches) -> None:
         assert np.array_equal(found.model.calibration.arrays()[name], array)
 
 
+@pytest.mark.full
 def test_a_map(data: str, on: Searches) -> None:
     given = {"map": "nystroem", "map__size": 30, "solver": "asgd"}
     found = on.tune(data, tune__l2="1e-4,1e-2", **given)
@@ -148,6 +153,7 @@ def test_a_map(data: str, on: Searches) -> None:
     assert bits(found) == bits(on.train(data, penalty__l2=found.result["l2"], **given))
 
 
+@pytest.mark.full
 def test_the_number_of_workers_changes_nothing(data: str, on: Searches) -> None:
     given = {"tune__l2": "1e-5..1e-1", "tune__candidates": 5, "tune__solver": "asgd,ftrl", "solver__passes": 2}
     two = on.tune(data, **given)
@@ -158,6 +164,7 @@ def test_the_number_of_workers_changes_nothing(data: str, on: Searches) -> None:
     assert one.result | who == two.result | who
 
 
+@pytest.mark.full
 def test_large_vectors_are_added_as_small_ones_are(
     data: str, cluster: Any, on: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +182,7 @@ def test_large_vectors_are_added_as_small_ones_are(
 WILD = [*lines(600, features=40), *["1 1:1e17 2:1e17", "-1 1:9e16 2:-1e17"] * 20]
 
 
+@pytest.mark.full
 def test_candidates_that_diverge_on_one_shard(write: Callable[..., str], on: Searches) -> None:
     """The last rows are too long but for tiny steps; who takes these is not disturbed."""
     path, own = write(WILD), {"loss": "hinge", "solver__name": "sgd", "solver__eta0": 0.1}
@@ -268,6 +276,7 @@ def same(found: Outcome, unbroken: Outcome) -> bool:
     return bits(found) == bits(unbroken) and found.result["candidates"] == unbroken.result["candidates"]
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_gone_leaves_a_checkpoint(
     data: str, tmp_path: Path, unbroken: Outcome, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +297,7 @@ def test_a_scheduler_that_is_gone_leaves_a_checkpoint(
     assert any("all passes done" in note for note in notes.notes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", [tune, train], ids=["tune", "train"])
 def test_lost_between_a_pass_and_its_held_out_rows(
     command: Any, data: str, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch

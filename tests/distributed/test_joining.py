@@ -203,6 +203,7 @@ def test_a_file_that_is_another_one_on_a_worker(data: str, tmp_path: Path) -> No
 # Ways to run workers.
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_tls_as_dask_is_configured(data: str, tmp_path: Path) -> None:
     """Certificates are named in Dask's own settings, here and on the command lines of its processes."""
@@ -228,6 +229,7 @@ def test_tls_as_dask_is_configured(data: str, tmp_path: Path) -> None:
             joining.refuse_if_nobody(address.replace("tls:", "tcp:"), 1.0)
 
 
+@pytest.mark.full
 def test_a_nanny_and_several_processes_with_threads(data: str, tmp_path: Path) -> None:
     """As `dask worker --nworkers 2 --nthreads 2`: the result is that of any other workers."""
     with processes(tmp_path) as started:

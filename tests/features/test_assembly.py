@@ -6,10 +6,11 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from libsvm_twin import rows_of
 from table_twin import bucket_of, tokens, twin
+from tiers import examples
 
 import streamsvm.features.assembly
 from streamsvm.cells import Cells
@@ -86,7 +87,7 @@ VALUES = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     st.lists(VALUES, max_size=6),
     st.lists(st.sampled_from(list(COLUMNS)), min_size=1, unique=True),
@@ -101,7 +102,7 @@ def test_everything_against_the_twin(rows, names, bits, ngrams, weighted, data):
     agrees(rows, recipe_of(names, bits, ngrams=ngrams, weight="w" if weighted else None, interactions=crossed))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(VALUES, max_size=6), st.lists(st.sampled_from("xzsuk"), min_size=1, unique=True))
 def test_the_short_way_and_the_long_one_agree(rows, names):
     """A column of lists that are empty changes nothing but the way."""

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics.pairwise import laplacian_kernel
+from tiers import examples
 
 from streamsvm.batch import Batch, Float32s, concatenate, empty_batch
 from streamsvm.features.maps.bins import Bins
@@ -199,7 +200,7 @@ def test_a_feature_that_is_absent_is_one_of_value_zero() -> None:
     assert np.array_equal(left_out.indices, bins.batch(minus).indices)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(cuts=st.lists(st.integers(0, 30), max_size=4), seed=st.integers(0, 2**64 - 1))
 def test_cuts_and_order_of_rows_change_nothing(cuts: list[int], seed: int) -> None:
     rows, bins = batch_of(sparse_matrix(30, 6)), Bins(6, 37, 9, 0.5, seed)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.metrics.pairwise import polynomial_kernel
 from sklearn.utils import murmurhash3_32
+from tiers import examples
 
 from streamsvm.batch import Batch, Float32s, concatenate, empty_batch
 from streamsvm.features.maps.polynomial import LONGEST, HashedPolynomial, Monomials, count_monomials
@@ -199,7 +200,7 @@ def test_rows_are_in_order_without_twins() -> None:
         assert (mapped.indices.dtype, mapped.values.dtype) == (np.uint32, np.float32)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(cuts=st.lists(st.integers(0, 30), max_size=4), seed=st.integers(0, 2**64 - 1), degree=st.sampled_from([2, 3]))
 def test_cuts_order_and_zeros_change_nothing(cuts: list[int], seed: int, degree: int) -> None:
     rows = matrix_of(30, 7, share=0.6)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from tiers import examples
 
 from streamsvm.batch import Batch, Float32s, empty_batch
 from streamsvm.errors import ConfigError, DataError
@@ -180,7 +181,7 @@ def test_a_feature_that_has_not_varied_yet_comes_as_one_and_its_factor_says_so()
 
 @BOTH
 @given(st.lists(st.integers(0, 60), max_size=8), st.integers(0, 5))
-@settings(max_examples=40)
+@examples(40)
 def test_cuts_change_nothing(kind: str, points: list[int], seed: int) -> None:
     batch = made_up(60, 12, seed)
     whole, pieces = Scaling(kind), Scaling(kind)
@@ -264,7 +265,7 @@ WEIGHTS = st.sampled_from([1.0, 1.0, 0.5, 3.0, 0.0, 1e-38, 1e30])
 
 
 @BOTH
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(st.tuples(st.dictionaries(st.integers(0, 3), FLOATS), WEIGHTS), min_size=1, max_size=6))
 def test_scaled_values_are_finite(kind: str, rows: list[tuple[Row, float]]) -> None:
     batch = batch_of([row for row, _ in rows], [weight for _, weight in rows])

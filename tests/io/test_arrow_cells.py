@@ -6,9 +6,10 @@ import decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from table_twin import category, single, word
+from tiers import examples
 
 from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Cells, Want
 from streamsvm.errors import DataError
@@ -73,7 +74,7 @@ def test_whole_numbers(kind):
     assert words(pa.array(values, kind).dictionary_encode()) == [word(category(v, True), SEED) for v in values]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 def test_whole_numbers_are_rounded_as_texts_are(values):
     assert numbers(pa.array(values, pa.int64())) == [np.float32(float(str(value))).tobytes() for value in values]
@@ -129,7 +130,7 @@ def test_decimals(kind):
     assert words(array, number=True) == [word(category(v, True), SEED) for v in expected]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(-(10**37), 10**37), min_size=1))
 def test_decimals_are_exact(units):
     values = [decimal.Decimal(unit).scaleb(-18) for unit in units]

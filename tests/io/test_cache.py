@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import rows_of
+from tiers import examples
 
 from streamsvm.batch import Batch
 from streamsvm.errors import DataError, ModelError
@@ -66,7 +67,7 @@ def small(monkeypatch):
     monkeypatch.setattr(room, "GROUP_FEATURES", 20)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(0, 8) | st.sampled_from([0, 19, 20, 21, 50]), max_size=30), st.lists(st.integers(0, 30)))
 @example([20, 0], [])
 @example([0, 21, 0, 0], [2])
@@ -116,7 +117,7 @@ weights = st.sampled_from([0.0, 1.0, 0.1, 1e-30, 3e38, 16777216.0, 1e-45]) | st.
 labels = st.sampled_from([-1.0, 1.0, 0.0, -0.0, 2.5, 7.0]) | st.integers(-3, 90).map(float)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(labels, weights), max_size=60), st.integers(1, 20))
 def test_totals_do_not_depend_on_groups(tmp_path_factory, pairs, size):
     """The very sums of a loop over the rows, whatever the groups, with labels that come late or have no weight."""
@@ -382,7 +383,7 @@ def test_going_on_at_every_point(tmp_path, small, size, more):
         assert situations == {*usual, (True, True, True)}, "nothing or something written, open, too long for a group"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.integers(0, 8) | st.sampled_from([0, 19, 20, 21, 50]), max_size=40),
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6),

@@ -7,10 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import FENCE, collect, rows_of
 from table_twin import ABSENT, headerless, same_as_twin, single, stream, twin
+from tiers import examples
 
 from streamsvm.cells import NUMBER, TEXT, WORD, Cells, Want
 from streamsvm.errors import DataError
@@ -76,7 +77,7 @@ def test_numbers_in_all_spellings(spelled):
     assert numbers(f"{spelled}\r\n{spelled}") == [value, value]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.from_regex(r"[+-]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_any_number(spelled):
     with np.errstate(over="ignore"):
@@ -168,7 +169,7 @@ def test_without_quotes_a_quote_is_text():
 FIELDS = st.text(st.sampled_from('ab7,;".\r\n é\t-'), max_size=8)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.lists(FIELDS, min_size=3, max_size=3), max_size=6), st.booleans(), st.booleans())
 def test_what_python_writes(rows, always, short):
     """Python's writer quotes what it must; its rows are ours."""
@@ -181,7 +182,7 @@ def test_what_python_writes(rows, always, short):
     assert [row for row in csv.reader(io.StringIO(written, newline="")) if row] == rows
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(st.sampled_from('ab,"\r\n'), max_size=30))
 def test_any_text_is_cut_the_same_everywhere(text):
     """The kernel, the search for the end of a row, and the splitter in Python agree on what rows there are."""
@@ -363,7 +364,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(VALUES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.integers(1, 90),
     st.booleans(), st.booleans(), st.permutations(NAMES),
@@ -546,7 +547,7 @@ def test_corruption_of_every_byte():
             assert (starts >= 0).all() and (lengths >= 0).all() and (starts + lengths <= len(data)).all()
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=60), st.integers(1, 4))
 @example(b'"' * 33, 1)
 @example(b"," * 40, 2)

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import BadRowError, agrees_with_twin, parsed, single, twin
+from tiers import examples
 
 LARGEST = np.finfo(np.float32).max
 
@@ -124,7 +125,7 @@ def test_midpoints_with_seventeen_digits(numerator, shift):
         check(text, text[:-1] + str(max(0, last - 1)), text[:-1] + str(min(9, last + 1)), text + "0" * shift)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.text("0123456789", min_size=1, max_size=800), st.integers(0, 800), st.integers(-850, 850))
 def test_long_digit_strings(digits, point, exponent):
     text = digits[:point] + "." + digits[point:]

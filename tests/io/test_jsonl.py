@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import FENCE, SENTINEL
+from tiers import examples
 
 from streamsvm.cells import INDICES, MISSING_WORDS, NUMBER, NUMBERS, TEXT, WORD, WORDS, Cells, Want, category_text
 from streamsvm.errors import ConfigError
@@ -357,6 +358,7 @@ def test_no_wants_and_nothing_to_read():
     assert parse(np.zeros(PADDING, np.uint8), 0, 0, fields, cells) == (0, [])
 
 
+@pytest.mark.full
 def test_long_strings_and_keys():
     long = "x" * 1_000_000
     for line in (f'{{"t":"{long}","n":1}}', f'{{"y":"{long}","n":1}}', f'{{"{long}":2,"n":1}}', f'{{"w":"{long}"}}'):
@@ -678,7 +680,7 @@ def escaped(c: str) -> str:
     return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04x}" for i in range(0, len(units), 2))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(objects, min_size=1, max_size=6), st.integers(0, 2**32))
 @example([Pairs([("n", "\ud800"), ("n", Token("1"))])], 0)
 def test_any_objects(lines, seed):
@@ -687,7 +689,7 @@ def test_any_objects(lines, seed):
     agrees_with_twin(text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_any_number(token):
     agrees_with_twin(f'{{"n":{token},"w":{token},"m":{{"w":"{token}"}},"ns":[{token}]}}'.encode())

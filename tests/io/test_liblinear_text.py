@@ -5,8 +5,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.errors import ModelError
 from streamsvm.io import liblinear_text
@@ -65,7 +66,7 @@ def test_a_file_that_was_cut_off_is_refused_at_every_byte(whole: bytes) -> None:
         assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     whole = bytearray(data.draw(st.sampled_from([TWO, THREE])))

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import FENCE, agrees_with_twin, fenced_rows, parsed, row, rows_of, twin, twin_row
+from tiers import examples
 
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.libsvm import Dialect, parse
@@ -298,7 +299,7 @@ dialects = st.builds(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(texts, dialects)
 @example(b"", Dialect())
 @example(b"1 2:3e38 2:3e38 2:-3e38\n1 1:1", Dialect())
@@ -308,7 +309,7 @@ def test_agrees_with_its_twin(text, dialect):
     agrees_with_twin(text, dialect)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.tuples(indices.filter(lambda i: i < 2**32), st.floats(width=32, allow_nan=False, allow_infinity=False)))
 )
@@ -379,7 +380,7 @@ VALID = [
 ]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     st.lists(st.integers(0, len(VALID) - 1), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=6),
@@ -393,13 +394,13 @@ def test_flipped_bytes(order, flips, labelled):
     agrees_with_twin(bytes(text), Dialect(labelled=labelled))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=60), st.booleans())
 def test_binary_garbage(text, labelled):
     agrees_with_twin(text, Dialect(labelled=labelled))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text("0123456789:.-+eE# \t\r\nqidn", max_size=60), st.booleans())
 def test_garbage_of_the_right_letters(text, labelled):
     agrees_with_twin(text.encode(), Dialect(labelled=labelled))

@@ -500,6 +500,7 @@ print(*counts)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "arrow", "stream"])
 def test_damaged_files(tmp_path, format):
     """In a process of its own: what a byte can do to a file of a format that trusts itself."""

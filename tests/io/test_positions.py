@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.errors import SourceError
 from streamsvm.io import compression, parts
@@ -172,7 +173,7 @@ def test_gzip_without_isal(put: Put, monkeypatch: pytest.MonkeyPatch, piece: int
         goes_on_everywhere(Source([put("rows.gz", KINDS[kind][0](MEMBERS))]), 64)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     members=st.lists(st.text("1:.\n\r", max_size=60).map(str.encode), min_size=1, max_size=8),
     kind=st.sampled_from(list(KINDS)),

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from streamsvm.errors import ConfigError, DataError, SourceError
 from streamsvm.io import parts, retries
@@ -95,7 +96,7 @@ def test_every_block_size(put, text, ending):
         assert text_of(Source([path]), block_size) == whole, block_size
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.binary(max_size=40), max_size=5), st.integers(1, 60))
 def test_any_bytes(tmp_path_factory, contents, block_size):
     """Files one after the other: a newline is added where the last line of one has none."""

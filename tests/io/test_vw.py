@@ -9,9 +9,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from libsvm_twin import FENCE, NUMBER, SENTINEL, BadRowError, row, rows_of, single
+from tiers import examples
 
 from streamsvm.io.decimals import PADDING
 from streamsvm.io.parsed import SHOWN
@@ -493,7 +494,7 @@ crossings = st.lists(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_s
 dialects = st.builds(Dialect, st.booleans(), st.sampled_from([22, 22, 32, 3]), st.just(()) | crossings, st.booleans())
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(texts, dialects)
 @example(b"", Dialect())
 @example(b"1 |a x:3e38 x:3e38 x:-3e38\n1 |a x", Dialect())
@@ -521,7 +522,7 @@ def test_every_byte_corrupted():
         agrees_with_twin(bytes(text), FULL_DIALECT)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=60) | st.text("019:.-+e| \t\r\n'ab", max_size=60).map(str.encode), st.booleans())
 def test_garbage(text, labelled):
     agrees_with_twin(text, Dialect(labelled, spelled=True, interactions=(("a", "b"), ("", ""))))

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import batch_of, bits, cut, dense, made_up, spoil
+from tiers import examples
 
 from streamsvm.batch import Batch, empty_batch
 from streamsvm.errors import ConfigError, ModelError
@@ -555,7 +556,7 @@ def brute_force(gram: Array, offsets: Array) -> float:
 
 
 @given(st.integers(1, 6), st.integers(0, 4), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=100)
+@examples(100)
 def test_no_support_has_a_better_mixture(n: int, rank: int, seed: int, repeated: bool) -> None:
     rng = np.random.default_rng(seed)
     vectors, offsets = rng.normal(size=(n, rank)), rng.normal(size=n)
@@ -576,7 +577,7 @@ def test_no_support_has_a_better_mixture(n: int, rank: int, seed: int, repeated:
     st.floats(-5.0, 5.0),
     st.sampled_from(["plain", "repeated", "nearly repeated", "far from zero"]),
 )
-@settings(max_examples=200)
+@examples(200)
 def test_no_gradient_is_steeper_than_those_in_use(n: int, rank: int, seed: int, power: float, how: str) -> None:
     rng = np.random.default_rng(seed)
     vectors, offsets = rng.normal(size=(n, rank)) * 10.0**power, rng.normal(size=n)
@@ -625,7 +626,7 @@ def looking(values: Function, slopes: Function, looks: list[float]) -> Callable[
     st.floats(1e-6, 1.0),
     st.floats(-20.0, 20.0),
 )
-@settings(max_examples=200)
+@examples(200)
 def test_the_lowest_point_of_a_line(terms: list[tuple[float, float, bool]], bend: float, center: float) -> None:
     """Of kinks and squares beside each other, against a bisection of the slope."""
 

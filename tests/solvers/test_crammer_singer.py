@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import ROOM, bits, cut, dense, made_up, run_passes
+from tiers import examples
 
 from streamsvm.batch import Batch
 from streamsvm.errors import DivergedError
@@ -120,7 +121,7 @@ def test_many_passes_come_to_liblinears_optimum(name: str) -> None:
 
 
 @BOTH
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.integers(0, 120), max_size=6), st.integers(1, 6), st.booleans(), st.sets(st.integers(0, 6)))
 def test_cuts_and_stops_change_nothing(
     name: str, points: list[int], classes: int, found: bool, stops: set[int]

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import Array, Rows, dual, liblinear_vector, primal, rows_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import batch_of, cut, equal_weights, made_up, select
+from tiers import examples
 from whole_runs import A9A
 
 from streamsvm import open_stream
@@ -414,7 +415,7 @@ def any_rows(draw: st.DrawFn) -> Batch:
     points=st.lists(st.integers(0, 70), max_size=3),
     seed=st.integers(0, 3),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_any_rows_any_problem(
     batch: Batch, loss: Loss, cost: float, bias: Bias, memory: int, threads: int, passes: int, points: list[int],
     seed: int,

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import Array, Rows, dual, liblinear_vector, liblinearutil, primal, rows_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import batch_of, cut, dense, equal_weights, made_up, select
 from scipy.sparse import csr_matrix
 from test_dcd import BOTH, ENOUGH, EVERY_LOSS, ROOMY, TINY, Given, Learned, pieces
+from tiers import examples
 
 from streamsvm.batch import Batch, empty_batch
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -446,7 +447,7 @@ def any_rows(draw: st.DrawFn) -> Batch:
     points=st.lists(st.integers(0, 70), max_size=3),
     classes=st.sampled_from([5, 6, 9]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_any_rows_any_problem(
     batch: Batch, what: tuple[str, Loss], cost: float, bias: Bias, memory: int, threads: int, passes: int,
     points: list[int], classes: int,

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import batch_of, bits, cut, made_up, run_passes, spoil
 from sklearn.metrics import pairwise
 from sklearn.svm import SVC
+from tiers import examples
 
 from streamsvm.batch import Batch
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
@@ -317,7 +318,7 @@ def test_a_budget_costs_little(name: str, upkeep: str, worse: float) -> None:
 
 @EVERY_SOLVER
 @EVERY_UPKEEP
-@settings(max_examples=10)
+@examples(10)
 @given(
     points=st.lists(st.integers(0, 300), max_size=5),
     stop=st.integers(0, 5),

@@ -519,6 +519,7 @@ def test_time_is_limited_also_within_a_step(monkeypatch: pytest.MonkeyPatch) -> 
         assert passes < solver.passes <= passes + 2 if passes > 1 else solver.passes == 1  # one or two to know a step
 
 
+@pytest.mark.full
 def test_with_no_tolerance_it_ends_where_double_precision_does() -> None:
     for bias in ("penalised", "free"):
         for loss in SMOOTH:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import ROOM, batch_of, bits, climbing, cut, equal_weights, flat, made_up, run_passes, spoil
+from tiers import examples
 
 from streamsvm.batch import Batch, empty_batch
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
@@ -90,7 +91,7 @@ def run_all(learners: Sequence[Any], batches: list[Batch], passes: int = 1) -> N
     "name, loss", [*(("asgd", loss) for loss in LOSSES), ("sgd", "hinge"), ("sgd", "squared_hinge")]
 )
 def test_every_candidate_is_what_it_would_be_alone(name: str, loss: str) -> None:
-    @settings(max_examples=25, derandomize=True)
+    @examples(25, derandomize=True)
     @given(st.data())
     def examine(data: st.DataObject) -> None:
         strengths = data.draw(st.lists(st.sampled_from(GRID), min_size=1, max_size=4))
@@ -123,7 +124,7 @@ def test_one_to_seventeen_candidates(name: str, candidates: int) -> None:
 def test_states_and_survivors_at_any_time(name: str) -> None:
     """Learn, stop and resume, drop candidates, in any order: those that are left do not notice."""
 
-    @settings(max_examples=40, derandomize=True)
+    @examples(40, derandomize=True)
     @given(st.data())
     def examine(data: st.DataObject) -> None:
         candidates = problems(data.draw(st.permutations(GRID)), bias=data.draw(st.sampled_from(BIASES)))
@@ -567,6 +568,7 @@ np.savez(sys.argv[2], **results)
 """
 
 
+@pytest.mark.full
 def test_the_same_sources_run_without_the_compiler(tmp_path: Path) -> None:
     here = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     results = []
