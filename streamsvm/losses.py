@@ -2,8 +2,13 @@
 
 A term is configuration, log line and compiled code at once: kernels call `loss.value` and `loss.slope` (the derivative
 by the score, with its true sign) on the same NamedTuple that Python prints. `loss.bend()` is the largest second
-derivative where slopes are unbounded, and 0 where they are bounded: see `safe_rate` in rows.py. A smooth loss has
-`loss.curvature`, the second derivative, or what stands for it where the slope has a kink.
+derivative where slopes are unbounded, and 0 where they are bounded: see `safe_share` in solvers/own_steps.py. A smooth
+loss has `loss.curvature`, the second derivative, or what stands for it where the slope has a kink.
+
+A step along the slope of a long or heavy row overshoots. An implicit step (Kulis and Bartlett 2010; importance-aware:
+Karampatziakis and Langford 2011) goes along the slope that the loss has where the step ends, and so never does. If a
+step of one slope moves the row's score by `stiffness`, it is `loss.share(score, label, stiffness)` times the plain one:
+1 for small steps, about 1 / stiffness for large ones, and dual_step(0, margin, stiffness) = share * abs(slope).
 
 Solvers that prove how far they are from the optimum see a loss from its other side, as the best of many straight lines:
 
@@ -19,6 +24,9 @@ import math
 from typing import Any, NamedTuple
 
 from streamsvm.jit import expose
+
+SHORT = 0.05  # how far a step may move a logistic score that need not be solved for
+CLOSE = 1e-3  # relative error of a logistic step that is
 
 
 class Hinge(NamedTuple):
@@ -46,6 +54,10 @@ class Hinge(NamedTuple):
 
     def dual_step(self, alpha, margin, stiffness):
         return min(1.0, max(0.0, alpha - (margin - self.margin) / stiffness))
+
+    def share(self, score, label, stiffness):
+        short = self.margin - label * score
+        return short / stiffness if 0.0 < short < stiffness else 1.0
 
 
 class SquaredHinge(NamedTuple):
@@ -77,6 +89,9 @@ class SquaredHinge(NamedTuple):
 
     def dual_step(self, alpha, margin, stiffness):
         return max(0.0, alpha - (margin - self.margin + 0.5 * alpha) / (stiffness + 0.5))
+
+    def share(self, score, label, stiffness):
+        return 1.0 / (1.0 + 2.0 * stiffness)
 
 
 class SmoothedHinge(NamedTuple):
@@ -110,6 +125,10 @@ class SmoothedHinge(NamedTuple):
     def dual_step(self, alpha, margin, stiffness):
         step = (margin - self.margin + self.width * alpha) / (stiffness + self.width)
         return min(1.0, max(0.0, alpha - step))
+
+    def share(self, score, label, stiffness):
+        short = max(self.width, self.margin - label * score)
+        return min(1.0, short / (stiffness + self.width))
 
 
 class Logistic(NamedTuple):
@@ -178,6 +197,32 @@ class Logistic(NamedTuple):
         small = math.exp(-abs(t))
         return self.scale / (1.0 + small) if t > 0.0 else self.scale * small / (1.0 + small)
 
+    def share(self, score, label, stiffness):
+        # steepness' = first / (1 + push curvature) where steps are short; else Newton on steepness' = 1 / (1 + exp(pull
+        # + push steepness')), kept between 0 and the first steepness
+        pull, push = self.scale * label * score, self.scale * self.scale * stiffness
+        small = math.exp(-abs(pull))
+        first = small / (1.0 + small) if pull > 0.0 else 1.0 / (1.0 + small)
+        found = first / (1.0 + push * small / ((1.0 + small) * (1.0 + small)))
+        if push < SHORT or first == 0.0:
+            return found / first if first > 0.0 else 1.0
+        low, high = 0.0, first
+        for _ in range(60):
+            there = pull + push * found
+            small = math.exp(-abs(there))
+            steepness = small / (1.0 + small) if there > 0.0 else 1.0 / (1.0 + small)
+            rest = found - steepness
+            if abs(rest) <= CLOSE * found:
+                break
+            if rest > 0.0:
+                high = found
+            else:
+                low = found
+            found -= rest / (1.0 + push * steepness * (1.0 - steepness))
+            if not low < found < high:
+                found = 0.5 * (low + high)
+        return found / first
+
 
 Loss = Hinge | SquaredHinge | SmoothedHinge | Logistic
 
@@ -231,6 +276,10 @@ def _dual_step(self, alpha, margin, stiffness):
     return getattr(self.instance_class, "dual_step", None)
 
 
+def _share(self, score, label, stiffness):
+    return getattr(self.instance_class, "share", None)
+
+
 expose("value", _value)
 expose("bend", _bend)
 expose("slope", _slope)
@@ -239,3 +288,4 @@ expose("ceiling", _ceiling)
 expose("dual_value", _dual_value)
 expose("dual_slope", _dual_slope)
 expose("dual_step", _dual_step)
+expose("share", _share)

@@ -25,7 +25,7 @@ from streamsvm.runs import OnlineRun, make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
 from streamsvm.solvers import OnlineSolver
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, T, row_order
+from streamsvm.solvers.base import LOSS, SEEN, UNIT, WEIGHT, WRONG, T, row_order
 
 
 class Best(NamedTuple):
@@ -40,7 +40,7 @@ class Best(NamedTuple):
 
 def solver_options(settings: Settings, initial: Model | None = None) -> dict[str, Any]:
     """The solver's own settings, as its constructor takes them."""
-    options: dict[str, Any] = settings.solver.model_dump(exclude={"name", "passes", "init", "early_stop"})
+    options: dict[str, Any] = settings.solver.model_dump(exclude={"name", "passes", "init", "early_stop", "revisit"})
     if options.get("eta0") == "auto":
         options["eta0"] = initial.online.get("eta0") if initial else None
     return options
@@ -81,6 +81,7 @@ class TrainingRun(OnlineRun):
         make = partial(make_online, settings, self.feed, settings.solver.name, problem, **options)
         memory = self._share(make().bytes_for(1))
         solver = make(dim=self.feed.width, memory=memory)
+        solver.revisit = settings.solver.passes == 1 and getattr(settings.solver, "revisit", False)
         if self.initial is not None:
             self._continue_from(self.initial, solver)
         return solver
@@ -100,6 +101,7 @@ class TrainingRun(OnlineRun):
         else:
             solver.start_from(model.learned_weights(), model.bias)
         solver.scalars[T] = float(model.online.get("t", 0.0))
+        solver.scalars[UNIT] = float(model.online.get("unit", 1.0))
 
     # The passes.
 

@@ -87,6 +87,12 @@ class Progressive:
         self._end = self._start + min(MOST, self._start // GROWTH)
         yield rows, None
 
+    def take(self, scores: Float64s, rows: Batch) -> None:
+        """These scores of rows, which were not learned for them, count instead of all so far."""
+        self.sample.clear()
+        self.sample.add(scores, rows.labels, rows.weights)
+        self._windows = [(self._rows, rows.rows)]
+
     @property
     def _held(self) -> int:
         return sum(int(np.count_nonzero(part.weights)) for part in self._waiting)

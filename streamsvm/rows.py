@@ -142,10 +142,18 @@ def pair_axpy(pairs, indices, values, a, b, factor, other):
 @inlined
 def row_norm2(values, a, b):
     """Sum of squares."""
-    total = 0.0
-    for k in range(np.uint64(a), np.uint64(b)):
-        total += np.float64(values[k]) * np.float64(values[k])
-    return total
+    first = second = third = fourth = 0.0
+    k, end = np.uint64(a), np.uint64(b)
+    while k + FOUR <= end:
+        first += np.float64(values[k]) * np.float64(values[k])
+        second += np.float64(values[k + ONE]) * np.float64(values[k + ONE])
+        third += np.float64(values[k + TWO]) * np.float64(values[k + TWO])
+        fourth += np.float64(values[k + THREE]) * np.float64(values[k + THREE])
+        k += FOUR
+    while k < end:
+        first += np.float64(values[k]) * np.float64(values[k])
+        k += ONE
+    return (first + second) + (third + fourth)
 
 
 @inlined
@@ -166,16 +174,12 @@ def rebase(pairs, scale, alpha, beta):
 
 
 @inlined
-def safe_rate(eta, loss, slope, values, a, b, gain):
-    """eta, or less where it would overshoot: a steep step goes no further than to where the row's loss is least.
+def implicit_slope(slope, eta, loss, score, label, values, a, b, gain):
+    """The slope where a step of size eta along it ends (losses.py).
 
-    Only losses with unbounded slopes need it (squared hinge), and there only rows on the wrong side. Without it one
-    long row after a quiet beginning can make the weights explode.
+    With the slope where it begins, one long or heavy row after a quiet beginning can make the weights explode.
     """
-    bend = loss.bend()
-    if bend > 0.0 and abs(slope) > bend:
-        eta = min(eta, 1.0 / (bend * (row_norm2(values, a, b) + gain)))
-    return eta
+    return slope * loss.share(score, label, eta * (row_norm2(values, a, b) + gain))
 
 
 @cold

@@ -31,7 +31,7 @@ from streamsvm.reading import memory_for_solvers
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
 from streamsvm.solvers import make_kernel_solver, make_many, make_solver
-from streamsvm.solvers.base import SEEN, OnlineSolver, Problem, T, make_bias
+from streamsvm.solvers.base import SEEN, UNIT, OnlineSolver, Problem, T, make_bias
 
 
 class Run(ABC):
@@ -301,7 +301,8 @@ class OnlineRun(Run):
             "objective": None,
             "gap": None,
         }
-        online = {"solver": solver.name, "t": float(solver.scalars[T]), "eta0": solver.step_size}
+        t, unit = float(solver.scalars[T]), float(solver.scalars[UNIT])
+        online = {"solver": solver.name, "t": t, "eta0": solver.step_size, "unit": unit}
         model = self.model_with(learned, provenance, online, settings)
         supports = solver.supports()
         if supports is not None and self.feed.map is not None:

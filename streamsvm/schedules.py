@@ -20,17 +20,6 @@ class InverseTime(NamedTuple):
         return 1.0 / (self.l2 * (t + self.t0))
 
 
-class SlowDecay(NamedTuple):
-    """eta0 (1 + l2 eta0 t)^-0.75: large enough for averaged iterates to move."""
-
-    l2: float
-    eta0: float
-
-    def rate(self, t):
-        root = math.sqrt(1.0 + self.l2 * self.eta0 * t)
-        return self.eta0 / (root * math.sqrt(root))
-
-
 class InverseRoot(NamedTuple):
     """eta0 / sqrt(1 + t / t0): where nothing is known about curvature. t0 rows pass before steps get much shorter."""
 
@@ -68,7 +57,7 @@ class PolynomialDecay(NamedTuple):
         return t * (t + self.unit) * (t + 2.0 * self.unit) * (t + 3.0 * self.unit)
 
 
-Schedule = InverseTime | SlowDecay | InverseRoot | Constant
+Schedule = InverseTime | InverseRoot | Constant
 Average = Uniform | PolynomialDecay
 
 

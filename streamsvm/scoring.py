@@ -66,11 +66,11 @@ class Marked(Protocol):
     def weights(self) -> Float32s: ...
 
 
-def losses_of(scores: Float64s, batch: Marked, loss: Loss, rule: str = "ova") -> LossSums:
-    """What rows cost whose scores are known."""
+def losses_of(scores: Float64s, batch: Marked, loss: Loss, rule: str = "ova", most: float = np.inf) -> LossSums:
+    """What rows cost whose scores are known, each of them `most` at most."""
     if scores.ndim == 1:
-        return LossSums(*score_losses(scores, batch.labels, batch.weights, loss))
-    return LossSums(*class_losses(scores, batch.labels, batch.weights, loss, rule == "ova"))
+        return LossSums(*score_losses(scores, batch.labels, batch.weights, loss, most))
+    return LossSums(*class_losses(scores, batch.labels, batch.weights, loss, rule == "ova", most))
 
 
 @kernel
@@ -116,18 +116,18 @@ def loss_pass(batch, loss, vector, bias):
 
 
 @kernel
-def score_losses(scores, labels, weights, loss):
+def score_losses(scores, labels, weights, loss, most):
     total = weight = wrong = 0.0
     for i in range(len(labels)):
         c, label = np.float64(weights[i]), 2.0 * labels[i] - 1.0
-        total += c * loss.value(scores[i], label)
+        total += c * min(loss.value(scores[i], label), most)
         weight += c
         wrong += c if (scores[i] > 0.0) != (label > 0.0) else 0.0
     return total, weight, wrong
 
 
 @kernel
-def class_losses(scores, labels, weights, loss, ova):
+def class_losses(scores, labels, weights, loss, ova, most):
     total = weight = wrong = 0.0
     classes = scores.shape[1]
     for i in range(len(labels)):
@@ -143,7 +143,7 @@ def class_losses(scores, labels, weights, loss, ova):
                 value += loss.value(row[k], 1.0 if k == own else -1.0)
         if not ova and rival >= 0:
             value = loss.value(row[own] - row[rival], 1.0)
-        total += c * value
+        total += c * min(value, most)
         weight += c
         wrong += c if best != own else 0.0
     return total, weight, wrong

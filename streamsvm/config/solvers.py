@@ -80,6 +80,11 @@ class AsgdSettings(SteppingSolver, title="solver: asgd"):
 
     rules = RULES
     name: Literal["asgd"] = Field(default="asgd", description="The algorithm.")
+    revisit: bool = Field(
+        default=True,
+        description="In a single pass over few rows (up to 8192), learn them several times, as often as rows left out "
+        "say.",
+    )
 
 
 class ZhangSettings(SteppingSolver, title="solver: zhang"):

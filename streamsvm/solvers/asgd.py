@@ -15,8 +15,8 @@ changes nothing. Choose it nearly always: one pass is close to the optimum witho
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
-from streamsvm.rows import ONE, fetch_ahead, pair_axpy, rebase, safe_rate, strided_dot
-from streamsvm.schedules import Average, PolynomialDecay, Schedule, SlowDecay
+from streamsvm.rows import ONE, fetch_ahead, implicit_slope, pair_axpy, rebase, strided_dot
+from streamsvm.schedules import Average, InverseRoot, PolynomialDecay, Schedule
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -34,12 +34,12 @@ from streamsvm.solvers.base import (
 
 ALPHA, BETA, MEAN_BIAS = OWN, OWN + 1, OWN + 2
 SMALLEST_BETA = 1e-6
+ROOT_ROWS = 6144.0  # rows, of the usual weight, before steps get much shorter
 
 
 class Asgd(OnlineSolver):
     name = "asgd"
     own_scalars = 3
-    averaged = True
 
     def columns_for(self) -> int:
         return 2
@@ -55,7 +55,7 @@ class Asgd(OnlineSolver):
 
     def terms(self) -> tuple[Schedule, Average]:
         """The step sizes, and how iterates are averaged."""
-        return SlowDecay(self.problem.l2, float(self.scalars[STEP])), PolynomialDecay()
+        return InverseRoot(float(self.scalars[STEP]), ROOT_ROWS), PolynomialDecay()
 
     def weights(self) -> tuple[Float32s, float]:
         pairs = self.vector[: 2 * self.width]
@@ -101,7 +101,7 @@ def asgd_pass(batch, order, loss, schedule, average, l2, bias, vector, scalars):
             scale, alpha, beta = 1.0, 0.0, 1.0
         slope = loss.slope(score, label)
         if slope != 0.0:
-            step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
+            step = c * eta * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
             pair_axpy(vector, indices, values, first, last, -step / scale, alpha / beta * step / scale)
             b -= step * bias.gain
         alpha = keep * alpha + (1.0 - keep) * scale

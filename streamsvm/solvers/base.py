@@ -14,25 +14,32 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, Uint32s, concatenate
 from streamsvm.errors import ConfigError, DataError, DivergedError, ModelError
-from streamsvm.jit import kernel
 from streamsvm.losses import Hinge, Loss
 from streamsvm.penalties import Penalty
-from streamsvm.rows import row_norm2
 from streamsvm.scoring import Offset, loss_sums, score_rows
+from streamsvm.shuffle import taken
+from streamsvm.solvers.step_size import (
+    Visits,
+    choose_step_size,
+    choose_visits,
+    relative,
+    row_norms2,
+    usual_weight,
+    visit,
+)
 
 # Places in `scalars` that all online solvers share; a solver's own follow from OWN on.
-SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, OWN = range(11)
+SCALE, T, BIAS, SEEN, WEIGHT, LOSS, WRONG, STEP, PASS, BEFORE, UNIT, OWN = range(12)
 
 TRIAL_ROWS = 8192  # rows on which a step size is chosen
 TRIAL_FEATURES = 1 << 20  # or fewer rows, once they have this many features
-TRIAL_SCAN = range(-2, 4)  # powers of two around the first guess that are always tried: the cost can have two valleys
-TRIAL_POWERS = (-8, 40)  # and how far to go on from there; first rows that teach nothing must not stop all learning
+FEWEST_AGAIN = 20  # rows that are visited again, if they are all
 LARGEST_SCORE = 1e30  # beyond this the weights are overflowing
 ROUNDING = 1.5 * 2.0**-24  # error of w for each unit of length written to it in single precision
 READING = 2.0**-22  # relative error of w as it is read, and of a step's factor, in single precision too
@@ -70,6 +77,13 @@ class Watch(Protocol):
     def restore(self, state: "State") -> None: ...
 
 
+@runtime_checkable
+class TakesScores(Protocol):
+    """A watch that can do with scores that others have made of rows not learned, instead of its own."""
+
+    def take(self, scores: Float64s, rows: Batch) -> None: ...
+
+
 class Problem(NamedTuple):
     """l2/2 ||w||^2 + l1 ||w||_1 + mean of c_i loss(w.x_i + b, y_i)"""
 
@@ -100,7 +114,7 @@ class OnlineSolver(ABC):
     penalties: ClassVar[tuple[str, ...]] = ("l2",)  # kinds of penalty it can minimise
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
-    averaged: bool = False  # whether its weights are a mean of iterates, which has little noise
+    revisit: bool = False  # whether rows that are few are visited several times
     worse_by: ClassVar[float] = 0.0  # how much more a trial may cost, relatively, if it takes larger steps
     walks: ClassVar[bool] = False  # whether it has to walk over all weights to forget old rows
     rule: ClassVar[str] = "ova"  # how more than two classes are learned
@@ -117,7 +131,7 @@ class OnlineSolver(ABC):
         self.vector: Float32s = np.empty(0, np.float32)
         self.watch: Watch | None = None  # sees rows before they are learned
         self.scalars: Float64s = np.zeros(OWN + self.own_scalars)
-        self.scalars[[SCALE, PASS]] = 1.0
+        self.scalars[[SCALE, PASS, UNIT]] = 1.0
         self.scalars[STEP] = eta0 or 0.0
         self._trial: list[Batch] | None = [] if self.has_step_size and eta0 is None else None
         if dim:
@@ -158,9 +172,9 @@ class OnlineSolver(ABC):
         """A step size to begin the trials with, for rows of this mean squared length."""
         return 1.0 / norm2
 
-    def mean_reach(self, rows: Batch) -> float:
-        """How much a step of size 1 changes a row's own score by its features, on the average."""
-        return float(mean_norm2(rows))
+    def reaches(self, rows: Batch) -> Float64s:
+        """How much a step of size 1 changes each row's own score by its features."""
+        return row_norms2(rows)
 
     def scorer(self) -> Callable[[Batch], Float64s]:
         """What gives rows scores by what was learned so far, as a model would have it; made once for many of them."""
@@ -190,10 +204,6 @@ class OnlineSolver(ABC):
     def objective(self, mean_loss: float) -> float:
         """What is minimised, by what was learned so far, where the mean loss of all rows is known."""
         return self.problem.objective(*self.weights(), mean_loss)
-
-    def trial_cost(self, judge: Batch) -> float:
-        """After a trial of a step size: how well that went, the less the better, by these rows."""
-        return objective_on(self.problem, judge, *self.weights(), self.rule)
 
     def lower_bound(self) -> float | None:
         """A proven lower bound of the objective over all weights at the end of a pass; None where there is none.
@@ -252,7 +262,7 @@ class OnlineSolver(ABC):
     def end_pass(self) -> None:
         """Rows that wait for a step size, because there are only a few, are learned now."""
         if any(kept.rows for kept in self._trial or []):
-            self._choose_step_size()
+            self._choose_step_size(whole=self.scalars[PASS] == 1.0)
         if self.watch is not None:
             for rows, order in self.watch.flush(self):
                 self._run(rows, order)
@@ -270,9 +280,9 @@ class OnlineSolver(ABC):
         """eta0, chosen or given; None before it is known or where a solver has none."""
         return float(self.scalars[STEP]) or None
 
-    def take_step_size(self, eta0: float) -> None:
-        """Before the first row: this step size, which others have chosen."""
-        self.scalars[STEP] = eta0
+    def take_step_size(self, eta0: float, unit: float = 1.0) -> None:
+        """Before the first row: this step size, for weights relative to `unit`, which others have chosen."""
+        self.scalars[[STEP, UNIT]] = eta0, unit
         self._trial = None
 
     def state(self) -> State:
@@ -330,7 +340,7 @@ class OnlineSolver(ABC):
 
     def _run(self, batch: Batch, order: Int64s | None) -> None:
         """Learn rows for which there is room."""
-        bad = self.run(batch, order)
+        bad = self.run(relative(batch, float(self.scalars[UNIT])), order)
         if bad >= 0:
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]) + bad + 1)
         self.scalars[SEEN] += batch.rows if order is None else len(order)
@@ -376,11 +386,35 @@ class OnlineSolver(ABC):
         factor = min(clock / visited * (1.0 - slack), alphas / length2 if length2 > 0.0 else np.inf)
         return float(self.problem.l2 * (factor * alphas - 0.5 * factor * factor * length2))
 
-    def _choose_step_size(self) -> None:
+    def _choose_step_size(self, *, whole: bool = False) -> None:
+        """Learn the rows that wait; if they are the `whole` data, as often as they bear."""
         waiting = concatenate(self._trial or [])
         self._trial = None
-        self.scalars[STEP] = choose_step_size(*self.trial_of(trial_rows(waiting)))
+        rows = trial_rows(waiting)
+        self.scalars[UNIT] = unit = usual_weight(rows)
+        self.scalars[STEP] = choose_step_size(*self.trial_of(relative(rows, unit)))
+        visits = self._choose_visits(relative(waiting, unit)) if whole and self.revisit else None
         self._learn(waiting)
+        if visits is not None:
+            self._visit_again(waiting, visits)
+
+    def _choose_visits(self, rows: Batch) -> Visits | None:
+        if rows.rows < FEWEST_AGAIN:
+            return None
+        return choose_visits(self, compact(rows), partial(self.fresh, float(self.scalars[STEP])))
+
+    def _visit_again(self, waiting: Batch, visits: Visits) -> None:
+        """Learn rows again; what is told of them is what they cost when they came first."""
+        told = self.scalars[[WEIGHT, LOSS, WRONG]]
+        if self.watch is not None:
+            for rows, order in self.watch.flush(self):
+                self._run(rows, order)
+        rows = relative(waiting, float(self.scalars[UNIT]))
+        for number in range(1, visits.count):
+            visit(self, rows, np.arange(rows.rows), number)
+        self.scalars[[WEIGHT, LOSS, WRONG]] = told
+        if isinstance(self.watch, TakesScores):
+            self.watch.take(visits.scores, taken(waiting, visits.rows))
 
     def trial_of(self, rows: Batch) -> tuple["OnlineSolver", Batch]:
         """A solver like this one to try step sizes with, and the rows as it wants them."""
@@ -441,40 +475,6 @@ def trial_rows(waiting: Batch) -> Batch:
     return compact(waiting.slice(0, min(TRIAL_ROWS, enough, waiting.rows)))
 
 
-def choose_step_size(solver: OnlineSolver, rows: Batch) -> float:
-    """The step size, among powers of two around the solver's guess, whose trial run generalises best.
-
-    A trial learns the first three quarters of `rows`; the last quarter, unseen, says how well that went. A last iterate
-    is too noisy for that: on unseen rows of many features nothing seems better than not to move. It is judged on all.
-    """
-    problem = solver.problem
-    norm2 = solver.mean_reach(rows) + problem.bias.gain
-    start = 2.0 ** round(float(np.log2(solver.guess(norm2)))) if norm2 > 0 else 1.0
-    cut = rows.rows - rows.rows // 4
-    seen, judge = (rows.slice(0, cut), rows.slice(cut, rows.rows)) if rows.rows >= 16 else (rows, rows)
-    if not solver.averaged:
-        judge = rows
-    tried: dict[int, float] = {}
-
-    def cost(power: int) -> float:
-        if power not in tried:
-            trial = solver.fresh(start * 2.0**power)
-            trial._reserve(rows.width)
-            failed = trial.run(seen) >= 0
-            tried[power] = float("inf") if failed else trial.trial_cost(judge)
-        return tried[power]
-
-    best = min(TRIAL_SCAN, key=cost)
-    lowest, highest = TRIAL_POWERS
-    for direction in (1, -1):
-        while lowest < best < highest and cost(best + direction) < cost(best):
-            best += direction
-    bound = cost(best) * (1.0 + solver.worse_by)
-    while solver.worse_by and best < highest and cost(best + 1) <= bound:
-        best += 1
-    return float(start * 2.0**best)
-
-
 _ORDERS = [np.arange(1 << 14)]
 
 
@@ -507,12 +507,3 @@ def objective_on(problem: Problem, rows: Batch, weights: Float32s, bias: Offset,
     total, weight, _ = loss_sums(rows, problem.loss, weights, bias, rule)
     value = problem.objective(weights, bias, total / max(weight, 1e-300))
     return value if np.isfinite(value) else float("inf")
-
-
-@kernel
-def mean_norm2(batch):
-    indptr, indices, values, labels, weights = batch
-    total = 0.0
-    for i in range(len(labels)):
-        total += row_norm2(values, indptr[i], indptr[i + 1])
-    return total / max(1, len(labels))

@@ -58,7 +58,11 @@ def grow(roots, slope, values, a, size):
 
 @inlined
 def safe_share(c, loss, slope, values, a, size, roots, inverse, more, b_reach):
-    """c, or less where steps of c slope x / (root * inverse + more) would overshoot: as safe_rate in rows.py."""
+    """c, or less where steps of c slope x / (root * inverse + more) would overshoot.
+
+    A steep step goes no further than to where the row's loss is least. Losses of bounded slope need no bound: the roots
+    have grown by the row's own slopes, so that no weight moves by more than sqrt(c) times eta0.
+    """
     bend = loss.bend()
     if bend > 0.0 and abs(slope) > bend:
         reach = b_reach

@@ -20,7 +20,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.rows import fetch_ahead, rebase, rescale, safe_rate, strided_dot
+from streamsvm.rows import fetch_ahead, implicit_slope, rebase, rescale, strided_dot
 from streamsvm.schedules import PolynomialDecay
 from streamsvm.solvers.base import (
     BIAS,
@@ -227,10 +227,10 @@ def pegasos_pass(batch, order, loss, l2, bias, plan, vector, scalars, waiting_in
         if (score > 0.0) != (label > 0.0):
             scalars[WRONG] += c
 
-        slope = c * loss.slope(score, label)
+        slope = loss.slope(score, label)
         if slope != 0.0:
-            eta = 1.0 / (l2 * (scalars[T] + 1.0))  # the step is the mean of k steps, each of them safe by itself
-            slope *= safe_rate(c * eta, loss, slope / c, values, first, last, bias.gain) / (c * eta)
+            eta = 1.0 / (l2 * (scalars[T] + 1.0))  # the step is the mean of k steps, each of them implicit by itself
+            slope = c * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
             waiting = int(scalars[WAITING])
             for k in range(first, last):
                 waiting_indices[waiting] = indices[k]

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
-from streamsvm.rows import ZERO, fetch_ahead, measured_axpy, rescale, row_axpy, row_dot, row_norm2, safe_rate
+from streamsvm.rows import ZERO, fetch_ahead, implicit_slope, measured_axpy, rescale, row_axpy, row_dot, row_norm2
 from streamsvm.schedules import InverseTime
 from streamsvm.solvers.base import (
     BIAS,
@@ -100,7 +100,7 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, provable, vector, scalars):
             scale = 1.0
         slope = loss.slope(score, label)
         if slope != 0.0:
-            step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
+            step = c * eta * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
             if provable:
                 writes += 1.0
                 written += measured_axpy(vector, indices, values, first, last, -step / scale)

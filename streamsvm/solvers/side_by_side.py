@@ -30,12 +30,12 @@ from streamsvm.solvers.base import (
     PASS,
     SEEN,
     STEP,
+    UNIT,
     WEIGHT,
     WRONG,
     OnlineSolver,
     Problem,
     State,
-    choose_step_size,
     enough_for_trials,
     row_order,
     trial_from,
@@ -46,6 +46,7 @@ from streamsvm.solvers.base import (
 from streamsvm.solvers.lane_group import Group, narrow
 from streamsvm.solvers.sgd import ALPHAS, Sgd
 from streamsvm.solvers.side_by_side_kernels import FELL, L2, LINE, LIVE
+from streamsvm.solvers.step_size import choose_step_size, relative, usual_weight
 
 WIDTHS = (4, 8, 16)  # lanes that a group can have
 KINDS: dict[str, type[OnlineSolver]] = {"asgd": Asgd, "sgd": Sgd}
@@ -241,6 +242,7 @@ class SideBySide:
     def _learn(self, batch: Batch, order: Int64s | None = None) -> None:
         order = row_order(batch, order)
         self.reserve(batch.width)
+        batch = relative(batch, float(self._row(UNIT)[0]))
         for group in self._groups:
             group.learn(self.given[0], batch, order)
         self._count(len(order))
@@ -250,11 +252,13 @@ class SideBySide:
         waiting = concatenate(self._trial or [])
         self._trial = None
         rows = trial_rows(waiting)
+        unit = usual_weight(rows)
+        rows = relative(rows, unit)
         with ThreadPoolExecutor(min(self.candidates, os.cpu_count() or 1), "streamsvm-trial") as threads:
             chosen = threads.map(lambda problem: choose_step_size(KINDS[self.name](problem), rows), self.problems)
             for k, eta0 in enumerate(chosen):
                 group, lane = self._place(k)
-                group.numbers[STEP, lane] = eta0
+                group.numbers[[STEP, UNIT], lane] = eta0, unit
         for group in self._groups:
             group.begin_schedules()
         self._learn(waiting)

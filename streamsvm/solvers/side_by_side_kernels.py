@@ -11,8 +11,8 @@ import numpy as np
 from streamsvm.jit import cold, inlined, kernel
 from streamsvm.lanes import add_lanes, add_multiples, add_products, fetch, load_small, store_lanes, zero_lanes
 from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, row_norm2
-from streamsvm.schedules import InverseTime, SlowDecay
-from streamsvm.solvers.asgd import ALPHA, BETA, MEAN_BIAS, SMALLEST_BETA
+from streamsvm.schedules import InverseRoot, InverseTime
+from streamsvm.solvers.asgd import ALPHA, BETA, MEAN_BIAS, ROOT_ROWS, SMALLEST_BETA
 from streamsvm.solvers.base import BIAS, LARGEST_SCORE, LOSS, OWN, SCALE, SMALLEST_SCALE, STEP, WEIGHT, WRONG, T
 
 # Rows of `numbers` after the scalars of the plain solvers. LIVE is 1 in lanes that learn, else 0; FELL the row at which
@@ -70,9 +70,8 @@ def fetch_row(vector, indptr, indices, order, place, stride):
 
 @inlined
 def losses(loss, label, c, n, count, numbers):
-    """Count the losses and take the slopes, zero in lanes that rest; returns how many move and how many are steep."""
-    moving = steep = 0
-    bend = loss.bend()
+    """Count the losses and take the slopes, zero in lanes that rest; returns how many move."""
+    moving = 0
     for k in range(count):
         score = numbers[SCORE * n + k]
         value, slope = loss.value(score, label), loss.slope(score, label)  # together, so that exp is called once
@@ -81,18 +80,15 @@ def losses(loss, label, c, n, count, numbers):
         numbers[WRONG * n + k] += c if (score > 0.0) != (label > 0.0) else 0.0
         numbers[SLOPE * n + k] = slope
         moving += 1 if slope != 0.0 else 0
-        steep += 1 if bend > 0.0 and abs(slope) > bend else 0
-    return moving, steep
+    return moving
 
 
 @inlined
-def bound_rates(loss, values, a, b, gain, n, count, numbers):
-    """rows.safe_rate for each lane."""
-    bend = loss.bend()
-    most = 1.0 / (bend * (row_norm2(values, a, b) + gain))
+def implicit_slopes(loss, label, values, a, b, gain, n, count, numbers):
+    """rows.implicit_slope for each lane."""
+    norm2 = row_norm2(values, a, b) + gain
     for k in range(count):
-        rate = numbers[RATE * n + k]
-        numbers[RATE * n + k] = min(rate, most) if abs(numbers[SLOPE * n + k]) > bend else rate
+        numbers[SLOPE * n + k] *= loss.share(numbers[SCORE * n + k], label, numbers[RATE * n + k] * norm2)
 
 
 @inlined
@@ -149,7 +145,7 @@ def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
             return place
         fetch_row(vector, indptr, indices, order, place + 1, stride)
         seen += c
-        moving, steep = losses(loss, label, c, n, count, numbers)
+        moving = losses(loss, label, c, n, count, numbers)
 
         t += c
         small = 0
@@ -164,8 +160,7 @@ def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
         if small > 0:
             rescale_lanes(vector, n, numbers)
         if moving > 0:
-            if steep > 0:
-                bound_rates(loss, values, first, last, bias.gain, n, count, numbers)
+            implicit_slopes(loss, label, values, first, last, bias.gain, n, count, numbers)
             for k in range(count):
                 step = numbers[SLOPE * n + k] * numbers[RATE * n + k]
                 numbers[FACTOR * n + k] = -step / numbers[SCALE * n + k]
@@ -196,14 +191,14 @@ def asgd_lanes(batch, order, loss, average, bias, lanes, part, vector, numbers):
             return place
         fetch_row(vector, indptr, indices, order, place + 1, stride)
         seen += c
-        moving, steep = losses(loss, label, c, n, count, numbers)
+        moving = losses(loss, label, c, n, count, numbers)
 
         keep = average.mass(t) / average.mass(t + c)
         t += c
         small = 0
         for k in range(count):
             l2 = numbers[L2 * n + k]
-            eta = SlowDecay(l2, numbers[STEP * n + k]).rate(t)
+            eta = InverseRoot(numbers[STEP * n + k], ROOT_ROWS).rate(t)
             scale = numbers[SCALE * n + k] * max(0.0, 1.0 - c * eta * l2)
             numbers[SCALE * n + k] = scale
             numbers[BIAS * n + k] *= max(0.0, 1.0 - c * eta * l2 * bias.decay)
@@ -213,8 +208,7 @@ def asgd_lanes(batch, order, loss, average, bias, lanes, part, vector, numbers):
         if small > 0:
             rebase_lanes(vector, n, numbers)
         if moving > 0:
-            if steep > 0:
-                bound_rates(loss, values, first, last, bias.gain, n, count, numbers)
+            implicit_slopes(loss, label, values, first, last, bias.gain, n, count, numbers)
             for k in range(count):
                 step, scale = numbers[SLOPE * n + k] * numbers[RATE * n + k], numbers[SCALE * n + k]
                 numbers[FACTOR * n + k] = -step / scale

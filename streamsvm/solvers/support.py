@@ -20,8 +20,6 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.jit import inlined
-from streamsvm.scoring import losses_of
 from streamsvm.solvers.base import BIAS, SCALE, OnlineSolver, Problem, State, trial_from
 from streamsvm.solvers.similarity import (
     TILE,
@@ -179,13 +177,8 @@ class KernelSolver(OnlineSolver):
 
     # Step sizes.
 
-    def mean_reach(self, rows: Batch) -> float:
-        return float(own_likenesses(rows, self.similarity, self.dim).mean(dtype=np.float64)) if rows.rows else 0.0
-
-    def trial_cost(self, judge: Batch) -> float:
-        total, weight, _ = losses_of(self.scores(judge), judge, self.problem.loss)
-        value = self.objective(total / max(weight, 1e-300))
-        return value if np.isfinite(value) else float("inf")
+    def reaches(self, rows: Batch) -> Float64s:
+        return own_likenesses(rows, self.similarity, self.dim).astype(np.float64)
 
     def trial_of(self, rows: Batch) -> tuple[OnlineSolver, Batch]:
         """A mean of iterates says more about a step size than the last of them, whatever is wanted in the end."""
@@ -234,12 +227,3 @@ class KernelSolver(OnlineSolver):
             f"{self.budget} supports of {width} numbers: solver {self.name} would need {needed:,.1f} MB, but the "
             f"memory budget leaves {left:,.1f} MB; set solver.budget to {most} or less, or raise --memory"
         )
-
-
-@inlined
-def gentle_rate(eta, loss, slope, reach):
-    """rows.safe_rate where `reach` is how much a step of 1 changes the row's own score."""
-    bend = loss.bend()
-    if bend > 0.0 and abs(slope) > bend:
-        eta = min(eta, 1.0 / (bend * reach))
-    return eta

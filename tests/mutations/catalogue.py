@@ -152,8 +152,8 @@ CATALOGUE = [
         "orthogonal_directions", "directions * (turns * lengths(count, d, SEED, seed, LENGTHS))", "directions * turns"
     ),
     # Rows.
-    Fault("row_norm2", "total += np.float64(values[k]) * np.float64(values[k])", "total += abs(np.float64(values[k]))"),
-    Fault("safe_rate", "if bend > 0.0 and abs(slope) > bend:", "if False:"),
+    Fault("row_norm2", "return (first + second) + (third + fourth)", "return first + second + third"),
+    Fault("implicit_slope", "slope * loss.share(", "slope + 0.0 * loss.share("),
     Fault("sort_by_digits", "values[kept] += values[i]", "values[kept] = values[i]"),
     Fault("add_up_places", "values[place] + parts[i] if taken[place] else parts[i]", "parts[i]"),
     # Terms.

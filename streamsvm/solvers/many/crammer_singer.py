@@ -49,12 +49,9 @@ def best_rival(own, known, n, score, numbers):
 
 
 @inlined
-def safe_pair_rate(eta, loss, slope, values, a, b, gain):
-    """rows.safe_rate where two classes move, and the margin with both of them."""
-    bend = loss.bend()
-    if bend > 0.0 and abs(slope) > bend:
-        eta = min(eta, 0.5 / (bend * (row_norm2(values, a, b) + gain)))
-    return eta
+def implicit_pair_slope(slope, eta, loss, margin, values, a, b, gain):
+    """rows.implicit_slope where two classes move, and the margin with both of them."""
+    return slope * loss.share(margin, 1.0, 2.0 * eta * (row_norm2(values, a, b) + gain))
 
 
 @inlined
@@ -105,7 +102,7 @@ def crammer_singer_sgd(batch, order, loss, schedule, l2, bias, part, vector, sca
             numbers[LOSS * n + own] += c * loss.value(margin, 1.0)
             slope = loss.slope(margin, 1.0)
             if slope != 0.0:
-                step = slope * safe_pair_rate(c * eta, loss, slope, values, first, last, bias.gain)
+                step = c * eta * implicit_pair_slope(slope, c * eta, loss, margin, values, first, last, bias.gain)
                 two_axpy(vector, indices, values, first, last, stride, own, rival, -step / scale)
                 numbers[BIAS * n + own] -= step * bias.gain
                 numbers[BIAS * n + rival] += step * bias.gain
@@ -153,7 +150,7 @@ def crammer_singer_asgd(batch, order, loss, schedule, average, l2, bias, part, v
             numbers[LOSS * n + own] += c * loss.value(margin, 1.0)
             slope = loss.slope(margin, 1.0)
             if slope != 0.0:
-                step = slope * safe_pair_rate(c * eta, loss, slope, values, first, last, bias.gain)
+                step = c * eta * implicit_pair_slope(slope, c * eta, loss, margin, values, first, last, bias.gain)
                 two_axpy(vector, indices, values, first, last, stride, own, rival, -step / scale)
                 other = alpha / beta * step / scale
                 two_axpy(vector, indices, values, first, last, stride, n + own, n + rival, other)

@@ -18,13 +18,11 @@ from streamsvm.lanes import (
     add_products,
     all_lanes,
     any_lane,
-    choose,
     least,
     load_lanes,
     load_small,
     most,
     size_of,
-    spread_lanes,
     store_lanes,
     zero_lanes,
 )
@@ -74,30 +72,24 @@ def best_class(known, n, score, numbers):
 
 @inlined
 def class_slopes(loss, own, c, n, score, slope, losses, numbers):
-    """Count the losses of all lanes and take their slopes; returns in how many of them something is to be learned,
-    and in how many the slope is steep."""
-    moving = steep = 0
-    bend = loss.bend()
+    """Count the losses of all lanes and take their slopes; returns in how many of them something is to be learned."""
+    moving = 0
     for k in range(n):
         label = 1.0 if k == own else -1.0
         value, found = loss.value(numbers[score * n + k], label), loss.slope(numbers[score * n + k], label)
         numbers[losses * n + k] += c * value
         numbers[slope * n + k] = found
         moving += 1 if found != 0.0 else 0
-        steep += 1 if bend > 0.0 and abs(found) > bend else 0
-    return moving, steep
+    return moving
 
 
 @inlined
-def class_steps(rate, loss, steep, values, a, b, gain, n, slope, step, numbers):
-    """numbers[step] = slope times the rate, or a smaller one where rows.safe_rate says so."""
-    bend = loss.bend()
-    least = rate
-    if steep > 0:
-        least = min(rate, 1.0 / (bend * (row_norm2(values, a, b) + gain)))
+def class_steps(rate, loss, own, values, a, b, gain, n, score, slope, step, numbers):
+    """numbers[step] = the rate times rows.implicit_slope."""
+    stiffness = rate * (row_norm2(values, a, b) + gain)
     for k in range(n):
-        found = numbers[slope * n + k]
-        numbers[step * n + k] = found * (least if bend > 0.0 and abs(found) > bend else rate)
+        share = loss.share(numbers[score * n + k], 1.0 if k == own else -1.0, stiffness)
+        numbers[step * n + k] = rate * (numbers[slope * n + k] * share)
 
 
 @inlined
@@ -193,11 +185,10 @@ def steep_shares(vector, indices, values, a, size, stride, lane, part, n, c, los
 
 
 @inlined
-def safe_rates(rate, loss, slopes, steep, values, a, b, gain, part):
-    """rows.safe_rate for each lane of a part in which so many are steep."""
-    rates = spread_lanes(np.float64(rate), part)
-    if steep > 0:
-        bend = loss.bend()
-        least_rate = min(rate, 1.0 / (bend * (row_norm2(values, a, b) + gain)))
-        rates = choose(size_of(slopes) > bend, least_rate, rates)
-    return rates
+def implicit_slopes(eta, loss, own, values, a, b, gain, lane, part, n, score, slope, numbers):
+    """rows.implicit_slope for one part of the lanes."""
+    stiffness = eta * (row_norm2(values, a, b) + gain)
+    for k in range(lane, lane + np.uint64(len(part))):
+        label = 1.0 if k == np.uint64(own) else -1.0
+        numbers[place_of(slope, n, k)] *= loss.share(numbers[place_of(score, n, k)], label, stiffness)
+    return row_part(slope, lane, part, n, numbers)

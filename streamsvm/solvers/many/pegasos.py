@@ -32,11 +32,11 @@ from streamsvm.solvers.base import BIAS, LOSS, OWN, SCALE, SMALLEST_SCALE, WEIGH
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
+    implicit_slopes,
     part_slopes,
     place_of,
     put_part,
     row_part,
-    safe_rates,
     tame,
 )
 from streamsvm.solvers.many.solver import SCRATCH, ManyClasses
@@ -303,10 +303,9 @@ def pegasos_classes(batch, order, loss, l2, bias, plan, part, vector, scalars, n
             if not tame(scores):
                 bad = i
             put_part(SCORE, lane, n, numbers, scores)
-            moving, steep = part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
-            slopes = c * row_part(SLOPE, lane, part, n, numbers)
-            rates = safe_rates(c * eta, loss, slopes / c, steep, values, first, last, bias.gain, part)
-            slopes = slopes * (rates / (c * eta))
+            part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
+            row = values, first, last
+            slopes = c * implicit_slopes(c * eta, loss, own, *row, bias.gain, lane, part, n, SCORE, SLOPE, numbers)
             store_lanes(waiting.slopes, place_of(r, n, lane), slopes)
             put_part(BATCH_SLOPE, lane, n, numbers, row_part(BATCH_SLOPE, lane, part, n, numbers) + slopes)
             pairs = choose(slopes != 0.0, spread_lanes(np.float64(last - first), part), 0.0)

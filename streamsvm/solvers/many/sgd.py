@@ -74,7 +74,7 @@ def sgd_classes(batch, order, loss, schedule, l2, bias, part, vector, scalars, n
         if best_class(known, n, SCORE, numbers) != own:
             wrong += c
         known = max(known, own + 1)
-        moving, steep = class_slopes(loss, own, c, n, SCORE, SLOPE, LOSS, numbers)
+        moving = class_slopes(loss, own, c, n, SCORE, SLOPE, LOSS, numbers)
 
         t += c
         eta = schedule.rate(t)
@@ -85,7 +85,7 @@ def sgd_classes(batch, order, loss, schedule, l2, bias, part, vector, scalars, n
             rescale(vector, scale)
             scale = 1.0
         if moving > 0:
-            class_steps(c * eta, loss, steep, values, first, last, bias.gain, n, SLOPE, MOVE, numbers)
+            class_steps(c * eta, loss, own, values, first, last, bias.gain, n, SCORE, SLOPE, MOVE, numbers)
             for k in range(n):
                 numbers[FACTOR * n + k] = -numbers[MOVE * n + k] / scale
                 numbers[BIAS * n + k] -= numbers[MOVE * n + k] * bias.gain

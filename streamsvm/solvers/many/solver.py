@@ -26,12 +26,13 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import LOSS, WEIGHT, WRONG, OnlineSolver, Problem, State, row_order
 from streamsvm.solvers.lane_group import aligned
+from streamsvm.solvers.step_size import Visits
 
 PART = 8  # lanes whose row sums fit into the registers
 SCRATCH = 8  # rows of `numbers` that kernels may use as they like
 MOST_TRIED = 32  # classes on which a step size is tried
 FEATURES = 1 << 12  # whose numbers are moved at a time
-INHERITED = ("penalties", "has_step_size", "averaged", "worse_by", "walks")
+INHERITED = ("penalties", "has_step_size", "worse_by", "walks")
 
 
 class ManyClasses(OnlineSolver):
@@ -141,6 +142,11 @@ class ManyClasses(OnlineSolver):
     def _run(self, batch: Batch, order: Int64s | None) -> None:
         super()._run(batch, order)
         self.scalars[LOSS] = self.numbers[LOSS, : self.classes].sum()
+
+    def _visit_again(self, waiting: Batch, visits: Visits) -> None:
+        losses = self.numbers[LOSS].copy()
+        super()._visit_again(waiting, visits)
+        self.numbers[LOSS] = losses
 
     def begin_pass(self, number: int) -> None:
         super().begin_pass(number)
