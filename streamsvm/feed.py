@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Int64s, concatenate
+from streamsvm.batch import Batch, Float32s, Int64s, concatenate, empty_batch
 from streamsvm.classes import ClassMap, UndeclaredClassError, class_map_of, classes_from, refuse_texts, shown_label
-from streamsvm.config import DEFAULT_L2, Settings
+from streamsvm.config import DEFAULT_L2, BatchSettings, Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.features.autoscale import AutoScaling
+from streamsvm.features.held_back import HeldBack, Rows
 from streamsvm.features.scaling import Scaling
 from streamsvm.first_rows import FirstRows
 from streamsvm.holdout import Bools
 from streamsvm.mapping import FEWEST_ROWS, chosen_rows, first_rows, map_of, map_restored, map_state, map_wish
 from streamsvm.model import Model
+from streamsvm.offered import KERNEL
 from streamsvm.passes import Passes, Tick, held_rows
 from streamsvm.shuffle import taken
 from streamsvm.weighting import ClassWeights
@@ -59,7 +62,9 @@ class Feed:
         self.map = map_of(self.wish, initial)
         self._fit_map()
         self._late_map = False  # whether it was made after the first step, so that solvers did not know its width
+        self._initial, self._memory = initial, memory
         self.scaling = self._new_scaling(initial, memory)
+        self._held_back = HeldBack()
         self.class_weights: ClassWeights | None = None
         self.features = 0
         self.bytes = 0
@@ -86,16 +91,32 @@ class Feed:
             return ClassMap(list(declared), many=multiclass != "auto")
         return class_map_of(features.labels, multiclass)
 
-    def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | None:
+    def _new_scaling(self, initial: Model | None, memory: int) -> Scaling | AutoScaling | None:
         kind = self._settings.features.scale
-        if kind in ("auto", "none") or self.mapped:
+        if kind == "none" or self.mapped:
             return None
+        if kind == "auto":
+            return self._new_auto_scaling(initial)
         if initial is not None:
             if initial.scale is None:
                 raise ModelError(f"the initial model was trained without features.scale, this run has {kind}")
             return Scaling.from_factors(kind, initial.scale)
         features = self._passes.stream.features
         return Scaling(kind, dim=features.width, memory=memory, dense=features.dense)
+
+    def _new_auto_scaling(self, initial: Model | None) -> Scaling | AutoScaling | None:
+        """For solvers that learn row by row: others mean by C what it means for features as written."""
+        settings, features = self._settings, self._passes.stream.features
+        if isinstance(settings.solver, BatchSettings) or settings.solver.name in KERNEL:
+            return None
+        if initial is not None:  # which keeps what it has
+            kind = initial.recipe.get("scale")
+            if initial.scale is None or kind is None:
+                return None
+            if kind != "auto":
+                return Scaling.from_factors(kind, initial.scale)
+            return AutoScaling.of_model(initial.scale, initial.centre, features.indicators)
+        return AutoScaling(limit=features.dense, centred=settings.bias.kind != "none", indicators=features.indicators)
 
     def prepare(self, tick: Tick, *, whole: bool = False) -> None:
         """Find out from the cache what must be known before the first step; `tick` is called while that is filled.
@@ -107,7 +128,7 @@ class Feed:
         self.preparing = False
 
     def _prepare(self, tick: Tick, whole: bool) -> None:
-        scaling = self.scaling if self.scaling is not None and not self.scaling.frozen else None
+        scaling = self.scaling if isinstance(self.scaling, Scaling) and not self.scaling.frozen else None
         needs_rows = self._settings.penalty.C is not None and self.rows is None
         needs_map = self.wish is not None and self.map is None
         if needs_rows and not self._passes.will_cache:
@@ -317,7 +338,7 @@ class Feed:
                         raise DataError(f"{self.place(self._pass_rows + error.row + 1)}: {error}") from error
                     self._find_classes(error.label, visits, tick)
                     raise StartOver from None
-                self._count(visit.batch)
+                self._count(batch, visit.batch)
                 if from_cache:
                     self.bytes += 8 * batch.features
                 else:
@@ -325,6 +346,8 @@ class Feed:
                 yield visit
         if self._passes.stream.source.endless:
             return  # there may be more later
+        if self._held_back.rows:
+            yield self._released(None)
         if self.scaling is not None:
             self.scaling.freeze()
         if self._watch is not None:
@@ -336,12 +359,12 @@ class Feed:
             visit = self._prepared(batch, None)
         except UndeclaredClassError as error:
             raise DataError(f"row {self._pass_rows + error.row + 1}: {error}") from error
-        self._count(visit.batch)
+        self._count(batch, visit.batch)
         return visit
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Batch, learned: Batch) -> None:
         if self._watch is not None:
-            self._watch.look(batch)
+            self._watch.look(learned)
         self._pass_rows += batch.rows
         self.features += batch.features
 
@@ -360,9 +383,47 @@ class Feed:
 
     def _prepared(self, batch: Batch, order: Int64s | None) -> Visit:
         batch, held = self._coded(batch)
+        if isinstance(self.scaling, AutoScaling):
+            return self._auto_scaled(self.scaling, Visit(batch, order, held))
         if self.scaling is not None:
             batch = self.scaling.apply(batch, order)
         return Visit(batch, order, held)
+
+    def _auto_scaled(self, scaling: AutoScaling, visit: Visit) -> Visit:
+        """The visit scaled; or without rows, while there are too few of them to know how."""
+        if not scaling.decided:
+            rest = self._held_back.take(*visit)
+            return self._released(rest) if self._held_back.enough else Visit(empty_batch(), None, None)
+        batch, order, held = visit
+        if scaling.frozen or scaling.idle:
+            return Visit(scaling.apply(batch), order, held)
+        if order is not None:
+            batch, held = taken(batch, order), None if held is None else held[order]
+        return Visit(scaling.apply(batch, counted(batch, held)), None, held)
+
+    def _released(self, rest: Rows | None) -> Visit:
+        """The rows that waited, scaled, and behind them those that came with the last."""
+        assert isinstance(self.scaling, AutoScaling)
+        rows = self._held_back.release()
+        self.scaling.decide(rows.learned)
+        if self.scaling.summary:
+            self._note(f"scale    {self.scaling.summary}")
+        first = Visit(self.scaling.apply(rows.batch), None, rows.held)
+        if rest is None:
+            return first
+        batch = concatenate([first.batch, self.scaling.apply(rest.batch, counted(*rest))])
+        if rows.held is None and rest.held is None:
+            return Visit(batch, None, None)
+        parts = [np.zeros(part.batch.rows, np.bool_) if part.held is None else part.held for part in (rows, rest)]
+        return Visit(batch, None, np.concatenate(parts))
+
+    def settled(self) -> tuple[Visit | None, Scaling | AutoScaling | None]:
+        """If learning ended here: the rows that wait, scaled, and how; nothing changes by it."""
+        if not self._held_back.rows or not isinstance(self.scaling, AutoScaling):
+            return None, self.scaling
+        rows, scaling = self._held_back.waiting(), self.scaling.copy()
+        scaling.decide(rows.learned)
+        return Visit(scaling.apply(rows.batch), None, rows.held), scaling
 
     def _coded(self, batch: Batch) -> tuple[Batch, Bools | None]:
         """The batch with class codes and weights, and its held-out rows."""
@@ -413,6 +474,9 @@ class Feed:
             self._note(f"found label {shown_label(label)}: starting over, to learn classes as they come")
             self.classes = ClassMap(growing=True)
         self.class_weights = self._new_class_weights()
+        if isinstance(self.scaling, AutoScaling):
+            self.scaling = self._new_scaling(self._initial, self._memory)
+            self._held_back = HeldBack()
         self.features = self.bytes = 0
         self.preparing = False
 
@@ -437,6 +501,8 @@ class Feed:
         }
         if self.scaling is not None:
             state["scaling"] = self.scaling.state()
+        if self._held_back.rows:
+            state["held_back"] = self._held_back.state()
         if self.map is not None:
             state["map"] = {**map_state(self.map), "late": self._late_map}
         if self.class_weights is not None:
@@ -455,6 +521,8 @@ class Feed:
         self.unknown = state["unknown"]
         if self.scaling is not None:
             self.scaling.restore(state["scaling"])
+        if "held_back" in state:
+            self._held_back.restore(state["held_back"])
         if "map" in state:
             self.map, self._late_map = map_restored(state["map"]), state["map"]["late"]
             self._fit_map()
@@ -481,6 +549,13 @@ class Feed:
 
     # The recipe, for the model.
 
-    def recipe(self) -> dict[str, Any]:
-        scale = {"scale": self.scaling.kind} if self.scaling is not None else {}
+    def recipe(self, scaling: Scaling | AutoScaling | None = None) -> dict[str, Any]:
+        scaling = self.scaling if scaling is None else scaling
+        idle = isinstance(scaling, AutoScaling) and scaling.idle
+        scale = {} if scaling is None or idle else {"scale": scaling.kind}
         return {**self._passes.stream.features.recipe, **scale}
+
+
+def counted(batch: Batch, held: Bools | None) -> Float32s:
+    """The weights of rows where features are counted: those that are held out have none."""
+    return batch.weights if held is None else np.where(held, np.float32(0.0), batch.weights)

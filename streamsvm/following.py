@@ -303,8 +303,10 @@ class Following(TrainingRun):
             self.listener.note(f"warning: the model could not be written: {error}; the last one is kept")
 
     def model(self) -> Model:
-        solver = self.finished() if self._ending or self.solver.step_size is None else self.solver
-        model = self.model_of(self.settings, solver, solver.weights())
+        solver, scaling = self.solver, self.feed.scaling
+        if self._ending or self.solver.step_size is None:
+            solver, scaling = self.finished()
+        model = self.model_of(self.settings, solver, solver.weights(), scaling)
         judge(model, self._judged_by(solver), self.settings, lambda text: None)
         if self._ending:
             model.named = self.passes.stream.named()

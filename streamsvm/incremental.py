@@ -46,8 +46,8 @@ class Incremental(TrainingRun):
         self.learn_mapped(self.feed.visit(batch))
 
     def model(self) -> Model:
-        solver = self.finished()
-        model = self.model_of(self.settings, solver, solver.weights())
+        solver, scaling = self.finished()
+        model = self.model_of(self.settings, solver, solver.weights(), scaling)
         watch = solver.watch
         sample = watch.recent() if isinstance(watch, Progressive) else None
         judge(model, self.to_judge_by(sample), self.settings, lambda text: None)

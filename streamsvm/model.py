@@ -68,6 +68,7 @@ class Model:
     online: dict[str, Any] = field(default_factory=dict)  # where an online solver stood: t, eta0
     named: Any = None  # names of hashed features by index (features/names.py), saved beside the model
     scale: Float32s | None = None  # factors of features in training; they are part of `weights` already
+    centre: Float64s | None = None  # what was taken off features before; it is part of `bias` already
     calibration: Calibration | None = None  # from scores to probabilities, where it was learned
     map: "RowMap | None" = None  # what rows go through before they are scored
     thresholds: Float64s | None = None  # what is taken off the score, or off that of each class, before the decision
@@ -170,7 +171,11 @@ class Model:
         return self.recipe if self.map is None else {**self.recipe, "map": self.map.plain()}
 
     def arrays(self) -> dict[str, tensors.Array]:
-        scale = {} if self.scale is None else {"scale": self.scale.astype(np.float32, copy=False)}
+        scale: dict[str, tensors.Array] = {}
+        if self.scale is not None:
+            scale["scale"] = self.scale.astype(np.float32, copy=False)
+        if self.centre is not None:
+            scale["centre"] = self.centre
         bias = np.array(self.bias, np.float64, ndmin=1)
         thresholds = {} if self.thresholds is None else {"thresholds": self.thresholds}
         calibration = {} if self.calibration is None else self.calibration.arrays()
@@ -249,6 +254,7 @@ def model_of(content: tensors.Content, shown: str) -> Model:
             provenance=json.loads(metadata["provenance"]),
             online=json.loads(metadata["online"]),
             scale=_scale(arrays, len(weights)),
+            centre=_centre(arrays, len(weights)),
             calibration=Calibration.stored(json.loads(metadata.get("calibration", "null")), arrays, len(bias)),
             thresholds=_thresholds(arrays, len(bias)),
         )
@@ -273,6 +279,15 @@ def _thresholds(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | No
     if thresholds.dtype != np.float64 or thresholds.shape != (size,) or not np.isfinite(thresholds).all():
         raise ValueError(f"thresholds are {thresholds.dtype} {list(thresholds.shape)}, or no numbers")
     return thresholds
+
+
+def _centre(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | None:
+    if "centre" not in arrays:
+        return None
+    centre = arrays["centre"]
+    if centre.dtype != np.float64 or centre.shape != (size,) or not np.isfinite(centre).all():
+        raise ValueError(f"centre is {centre.dtype} {list(centre.shape)}, or no numbers")
+    return centre
 
 
 def _scale(arrays: Mapping[str, tensors.Array], size: int) -> Float32s | None:

@@ -13,6 +13,8 @@ from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.checkpoint import Tree
 from streamsvm.config import Settings
 from streamsvm.errors import DataError, DivergedError
+from streamsvm.features.autoscale import AutoScaling
+from streamsvm.features.scaling import Scaling
 from streamsvm.feed import Visit
 from streamsvm.holdout import Holdout
 from streamsvm.judging import once, wanted
@@ -99,7 +101,11 @@ class TrainingRun(OnlineRun):
             learner: Any = solver
             learner.start_from(model.weights, model.bias, supports_of(self.settings, model))
         else:
-            solver.start_from(model.learned_weights(), model.bias)
+            scaling = self.feed.scaling
+            if isinstance(scaling, AutoScaling):
+                solver.start_from(*scaling.unfold(model.weights, model.bias))
+            else:
+                solver.start_from(model.learned_weights() if scaling is not None else model.weights, model.bias)
         solver.scalars[T] = float(model.online.get("t", 0.0))
         solver.scalars[UNIT] = float(model.online.get("unit", 1.0))
 
@@ -208,12 +214,16 @@ class TrainingRun(OnlineRun):
         mean = total / weight
         self.objective = solver.objective(mean) if kept is None else solver.problem.objective(*kept, mean)
 
-    def finished(self) -> OnlineSolver:
-        """A copy of the solver that has learned the rows that wait: to be scored, or for a step size."""
+    def finished(self) -> tuple[OnlineSolver, Scaling | AutoScaling | None]:
+        """A copy of the solver that has learned the rows that wait: to be scaled or scored, or for a step size."""
         copy = self._watched(self._new_solver(), lambda text: None)
         copy.restore(self.solver.state())
+        visit, scaling = self.feed.settled()
+        if visit is not None:
+            held = np.zeros(visit.batch.rows, np.bool_) if visit.held is None else visit.held
+            copy.learn(visit.batch, np.flatnonzero(~held))
         copy.end_pass()
-        return copy
+        return copy, scaling
 
     # What is told.
 

@@ -19,6 +19,8 @@ from streamsvm.batch import Float32s
 from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config, understood
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.features.autoscale import AutoScaling
+from streamsvm.features.scaling import Scaling
 from streamsvm.feed import Feed, StartOver, Visit
 from streamsvm.losses import make_loss
 from streamsvm.mapping import learner_map
@@ -169,22 +171,36 @@ class Run(ABC):
         )
 
     def model_with(
-        self, learned: tuple[Float32s, Offset], provenance: Tree, online: Tree, settings: Settings | None = None
+        self,
+        learned: tuple[Float32s, Offset],
+        provenance: Tree,
+        online: Tree,
+        settings: Settings | None = None,
+        scaling: Scaling | AutoScaling | None = None,
     ) -> Model:
         """A model of these weights and bias, for the features as written, with how it came about."""
-        settings, (weights, bias), scaling = settings or self.settings, learned, self.feed.scaling
+        settings, (weights, bias) = settings or self.settings, learned
+        scaling = self.feed.scaling if scaling is None else scaling
         sources = [part.shown for part in self.passes.stream.source.parts]
         names, places = self.feed.classes.names, self.feed.classes.places()
         if self.feed.classes.growing:
             weights, bias = weights[:, places], bias[places]
+        scale, centre = None, None
+        if isinstance(scaling, AutoScaling):
+            if not scaling.idle:
+                scale, centre = scaling.factors(len(weights)), scaling.centres(len(weights))
+                weights, bias = scaling.fold(weights, bias)
+        elif scaling is not None:
+            scale, weights = scaling.factors(len(weights)), scaling.fold(weights)
         return Model(
-            weights=weights if scaling is None else scaling.fold(weights),
+            weights=weights,
             bias=bias,
             classes=[names[place] for place in places] or [-1, 1],
             loss=settings.loss,
             rule=self.rule,
-            scale=scaling.factors(len(weights)) if scaling is not None else None,
-            recipe=self.feed.recipe(),
+            scale=scale,
+            centre=centre,
+            recipe=self.feed.recipe(scaling),
             map=self.feed.map,
             config=kept_config(settings),
             provenance={"streamsvm": __version__, "sources": sources, **provenance},
@@ -214,6 +230,8 @@ class Run(ABC):
     def refuse_other_features(self, model: Model) -> None:
         """ModelError if the model to begin with has its features made in another way."""
         recipe = {key: value for key, value in model.recipe.items() if key != "names"}
+        if recipe.get("scale") == "auto" and self.feed.scaling is None:
+            del recipe["scale"]  # its weights are those of features as written
         if recipe != self.feed.recipe():
             raise ModelError(
                 f"the initial model has features {recipe}, this run has {self.feed.recipe()}; they must agree"
@@ -290,8 +308,14 @@ class OnlineRun(Run):
         self._inside = False
         self.number += 1
 
-    def model_of(self, settings: Settings, solver: OnlineSolver, learned: tuple[Float32s, Offset]) -> Model:
-        """The model that a solver has learned."""
+    def model_of(
+        self,
+        settings: Settings,
+        solver: OnlineSolver,
+        learned: tuple[Float32s, Offset],
+        scaling: Scaling | AutoScaling | None = None,
+    ) -> Model:
+        """The model that a solver has learned; `scaling` is how its rows were scaled, if not as the feed says."""
         provenance = {
             "examples": int(solver.scalars[SEEN]),
             "passes": settings.solver.passes,
@@ -303,7 +327,7 @@ class OnlineRun(Run):
         }
         t, unit = float(solver.scalars[T]), float(solver.scalars[UNIT])
         online = {"solver": solver.name, "t": t, "eta0": solver.step_size, "unit": unit}
-        model = self.model_with(learned, provenance, online, settings)
+        model = self.model_with(learned, provenance, online, settings, scaling)
         supports = solver.supports()
         if supports is not None and self.feed.map is not None:
             model.map = learner_map(settings, self.feed.map, supports)

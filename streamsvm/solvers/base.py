@@ -410,7 +410,7 @@ class OnlineSolver(ABC):
             for rows, order in self.watch.flush(self):
                 self._run(rows, order)
         rows = relative(waiting, float(self.scalars[UNIT]))
-        for number in range(1, visits.count):
+        for number in range(1, visits.passes):
             visit(self, rows, np.arange(rows.rows), number)
         self.scalars[[WEIGHT, LOSS, WRONG]] = told
         if isinstance(self.watch, TakesScores):

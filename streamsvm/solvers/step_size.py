@@ -89,7 +89,8 @@ def row_norms2(rows: Batch) -> Float64s:
 
 def capped_loss(solver: "OnlineSolver", rows: Batch, scores: Float64s) -> tuple[float, float]:
     """The sums of capped losses and of weights."""
-    loss, lanes = solver.problem.loss, scores.shape[1] if scores.ndim == 2 and solver.rule == "ova" else 1
+    loss: Any = solver.problem.loss
+    lanes = scores.shape[1] if scores.ndim == 2 and solver.rule == "ova" else 1
     total, weight, _ = losses_of(scores, rows, loss, solver.rule, CAP * lanes * loss.value(0.0, 1.0))
     return total, weight
 
@@ -117,7 +118,7 @@ def trial_cost(trial: "OnlineSolver", rows: Batch) -> float:
 class Visits(NamedTuple):
     """How often to visit rows, and scores by weights that were learned from others: of which rows, and what."""
 
-    count: int
+    passes: int
     rows: Int64s
     scores: Float64s
 

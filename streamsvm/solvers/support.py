@@ -178,7 +178,8 @@ class KernelSolver(OnlineSolver):
     # Step sizes.
 
     def reaches(self, rows: Batch) -> Float64s:
-        return own_likenesses(rows, self.similarity, self.dim).astype(np.float64)
+        reaches: Float64s = own_likenesses(rows, self.similarity, self.dim).astype(np.float64)
+        return reaches
 
     def trial_of(self, rows: Batch) -> tuple[OnlineSolver, Batch]:
         """A mean of iterates says more about a step size than the last of them, whatever is wanted in the end."""
