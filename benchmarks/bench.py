@@ -50,6 +50,16 @@ class Section:
         return whole
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which sets the measure of default settings is to take, and what streamsvm is told besides."""
+
+    sets: tuple[str, ...] = ()
+    fresh: bool | None = None
+    train_options: tuple[str, ...] = ()
+    upper: bool = False  # boosted trees too
+
+
 @dataclass
 class Bench:
     """One run of the benchmark."""
@@ -72,6 +82,7 @@ class Bench:
     costs: list[float]
     quick: bool  # figures that mean nothing, soon
     say: Callable[[str], None]
+    choice: Choice = Choice()
 
     @property
     def trainers(self) -> list[Peer]:

@@ -8,12 +8,14 @@ Writes results.json, results.txt, results.png and gap.png to --out. How and why:
 
 import argparse
 import json
+import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import Bench, Section
+from bench import Bench, Choice, Section
 from data import TEST_SEED, bytes_of, generated, rows_of
 from gap_picture import draw_gaps
 from machine import describe
@@ -21,6 +23,7 @@ from measures import MEASURES
 from peers import InRam, Peer, all_peers
 from picture import draw
 from report import section_text, summary
+from sets import SETS
 
 Say = Callable[[str], None]
 HERE = Path(__file__).resolve().parent
@@ -32,18 +35,20 @@ OWN_FILES = {
     "classes",
     "probabilities",
     "estimators",
+    "defaults",
 }  # measures that ask for no generated text
 
 
 def main() -> None:
     args = options()
-    args.data.mkdir(parents=True, exist_ok=True)
+    args.generated.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
     machine = describe()
-    with tempfile.TemporaryDirectory(prefix="work-", dir=args.data) as work, open(args.out / "results.txt", "w") as log:
+    scratch = tempfile.TemporaryDirectory(prefix="work-", dir=args.generated)
+    with scratch as work, open(args.out / "results.txt", "w") as log:
 
         def say(text: str) -> None:
-            print(text, flush=True)
+            print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
             print(text, file=log, flush=True)
 
         say("Machine\n" + "\n".join(f"  {name}: {value}" for name, value in machine.items()))
@@ -67,6 +72,8 @@ def main() -> None:
         "sections": {key: section.as_json() for key, section in sections.items()},
     }
     (args.out / "results.json").write_text(json.dumps(results, indent=1, default=str) + "\n")
+    if args.json:
+        print(json.dumps(results, default=str))
 
 
 def present(peers: list[Peer | InRam], only: list[str], say: Say) -> list[Peer | InRam]:
@@ -89,12 +96,12 @@ def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say
     files = {}
     rows = {"small": 1000, "part": args.part_rows, "main": args.rows, "big": args.big_rows, "test": args.test_rows}
     for name, count in rows.items():
-        files[name] = one = generated(args.data, count, TEST_SEED if name == "test" else 0)
+        files[name] = one = generated(args.generated, count, TEST_SEED if name == "test" else 0)
         say(f"  {name}: {one.rows} rows, {one.features / 1e6:.1f} M features, {one.megabytes:.1f} MB")
     bench = Bench(
         peers=peers,
         **files,
-        folder=args.data,
+        folder=args.generated,
         dense_rows=args.dense_rows,
         click_rows=args.click_rows,
         work=work,
@@ -106,9 +113,11 @@ def prepare(args: argparse.Namespace, peers: list[Peer | InRam], work: Path, say
         costs=args.costs,
         quick=args.quick,
         say=say,
+        choice=Choice(tuple(args.sets), args.fresh, tuple(shlex.split(args.train_options)), args.upper),
     )
-    say("\nWarm-up")
-    bench.warm_up()
+    if args.measure != ["defaults"]:  # which holds no clock
+        say("\nWarm-up")
+        bench.warm_up()
     return bench
 
 
@@ -137,13 +146,22 @@ def options() -> argparse.Namespace:
     parser.add_argument("--memory", default="256MB", help="budget given to streamsvm in the memory measure")
     parser.add_argument("--only", type=_words, default=[], metavar="PEERS", help="comma-separated peers")
     parser.add_argument("--measure", type=_words, default=[], metavar="NAMES", help=f"any of {','.join(MEASURES)}")
-    parser.add_argument("--real", type=Path, metavar="DIR", help="real data: NAME.train.svm.* with NAME.test.svm.*")
+    parser.add_argument(
+        "--real", "--data", type=Path, metavar="DIR", help="real data: NAME.train.svm.* with NAME.test.svm.*, Parquet"
+    )
+    parser.add_argument("--sets", type=_words, default=[], metavar="NAMES", help=f"of defaults: {','.join(SETS)}")
+    parser.add_argument(
+        "--fresh", action=argparse.BooleanOptionalAction, help="of defaults: only fresh sets, or only the others"
+    )
+    parser.add_argument("--train-options", default="", metavar="WORDS", help="of defaults: more for streamsvm train")
+    parser.add_argument("--upper", action="store_true", help="of defaults: boosted trees too, which take a while")
     parser.add_argument("--losses", type=_words, default=LOSSES, help="of exact solvers (default hinge,squared_hinge)")
     parser.add_argument("--costs", type=_numbers, default=[0.1, 1.0, 10.0], help="C of the same (default 0.1,1,10)")
     parser.add_argument("--dense-rows", type=int, default=8_000_000, help="of the dense table (default %(default)s)")
     parser.add_argument("--click-rows", type=int, default=1_000_000, help="of the click table (default %(default)s)")
-    parser.add_argument("--data", type=Path, default=HERE / "data", help="where generated files are kept")
+    parser.add_argument("--generated", type=Path, default=HERE / "data", help="where generated files are kept")
     parser.add_argument("--out", type=Path, default=HERE / "out", help="where results go")
+    parser.add_argument("--json", action="store_true", help="print results.json; the rest goes to standard error")
     parser.add_argument("--quick", action="store_true", help="a smoke test of about a minute: its figures mean nothing")
     args = parser.parse_args()
     if args.passes < 3:
@@ -151,6 +169,8 @@ def options() -> argparse.Namespace:
     unknown = set(args.measure) - MEASURES.keys()
     if unknown:
         parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    if unknown := set(args.sets) - SETS.keys():
+        parser.error(f"no such set: {', '.join(sorted(unknown))}; there are {', '.join(SETS)}")
     if not set(args.losses) <= set(LOSSES):
         parser.error(f"--losses takes {', '.join(LOSSES)}")
     args.part_rows, args.test_rows = rows_of("50MB"), 50000
@@ -165,7 +185,7 @@ def options() -> argparse.Namespace:
         args.big_rows = args.rows  # nobody asks for another file
     if args.measure and set(args.measure) <= OWN_FILES:
         args.part_rows = args.rows = args.big_rows = args.test_rows = 1000  # nobody asks for these
-    args.data, args.out = args.data.resolve(), args.out.resolve()
+    args.generated, args.out = args.generated.resolve(), args.out.resolve()
     return args
 
 

@@ -39,9 +39,23 @@ def constant_log_loss(labels: np.ndarray) -> float:
     return -sum(part * math.log(part) for part in (share, 1.0 - share) if part > 0.0)
 
 
-def log_loss_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def sigmoids(margins: np.ndarray) -> np.ndarray:
+    """Probabilities of each class: 1/(1 + exp(-margin)); of more than two classes divided by their sum."""
+    chances = 0.5 * (1.0 + np.tanh(0.5 * margins))
+    if margins.ndim == 1:
+        return np.column_stack([1.0 - chances, chances])
+    chances = np.maximum(chances, LEAST)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def log_losses_of(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of each row."""
     right = probabilities[np.arange(labels.size), labels]
-    return float(-np.mean(np.log(np.clip(right, LEAST, 1.0 - LEAST))))
+    return -np.log(np.clip(right, LEAST, 1.0 - LEAST))
+
+
+def log_loss_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean(log_losses_of(probabilities, labels)))
 
 
 def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:

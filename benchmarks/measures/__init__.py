@@ -9,6 +9,7 @@ from measures.checkpoints import checkpoints
 from measures.choice import choice
 from measures.classes import class_pace, every_class
 from measures.cluster import cluster
+from measures.defaults import defaults
 from measures.end_to_end import end_to_end, steady_state
 from measures.estimators import estimators
 from measures.gaps import gap_curves
@@ -33,6 +34,7 @@ MEASURES: dict[str, Callable[[Bench], Section]] = {
     "parsing": text_to_arrays,
     "memory": memory,
     "accuracy": compare_errors,
+    "defaults": defaults,
     "solvers": every_solver,
     "rates": pass_rates,
     "tuning": tuning,
