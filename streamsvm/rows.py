@@ -15,6 +15,7 @@ CACHED = 1 << 17  # numbers that a core's own cache holds: with fewer, asking fo
 AHEAD = 2  # rows
 QUAD = (0,) * 4
 LONG = np.uint64(16)  # features from which on it is worth to look whether indices are neighbours
+FARTHEST = 64.0  # that a step may move the score of a row, where it is not implicit
 SHORT = 80  # features of a row up to which counting smaller ones beats a radix sort
 
 
@@ -180,6 +181,15 @@ def implicit_slope(slope, eta, loss, score, label, values, a, b, gain):
     With the slope where it begins, one long or heavy row after a quiet beginning can make the weights explode.
     """
     return slope * loss.share(score, label, eta * (row_norm2(values, a, b) + gain))
+
+
+@inlined
+def capped_slope(slope, stiffness):
+    """The slope, or less where a step along it would move the row's own score by more than FARTHEST.
+
+    For solvers that prove a bound with the hinge loss: as long as steps are those of their papers, it is tight.
+    """
+    return slope * (FARTHEST / stiffness) if stiffness > FARTHEST else slope
 
 
 @cold

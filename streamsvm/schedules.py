@@ -20,6 +20,22 @@ class InverseTime(NamedTuple):
         return 1.0 / (self.l2 * (t + self.t0))
 
 
+class SlowDecay(NamedTuple):
+    """eta0 (1 + l2 eta0 t)^-0.75, or eta0 / sqrt(1 + t / t0) if that is less: large enough for averages to move.
+
+    The first says when the penalty has had its time, which with small ones no stream is long enough for; the second
+    lets steps get shorter beyond the rows on which eta0 was chosen.
+    """
+
+    l2: float
+    eta0: float
+    t0: float
+
+    def rate(self, t):
+        root = math.sqrt(1.0 + self.l2 * self.eta0 * t)
+        return self.eta0 / max(root * math.sqrt(root), math.sqrt(1.0 + t / self.t0))
+
+
 class InverseRoot(NamedTuple):
     """eta0 / sqrt(1 + t / t0): where nothing is known about curvature. t0 rows pass before steps get much shorter."""
 
@@ -57,7 +73,7 @@ class PolynomialDecay(NamedTuple):
         return t * (t + self.unit) * (t + 2.0 * self.unit) * (t + 3.0 * self.unit)
 
 
-Schedule = InverseTime | InverseRoot | Constant
+Schedule = InverseTime | SlowDecay | InverseRoot | Constant
 Average = Uniform | PolynomialDecay
 
 

@@ -1,7 +1,8 @@
 """asgd: stochastic gradient descent with averaged iterates; the default.
 
     minimise   l2/2 ||w||^2 + mean of c_i loss(w.x_i + b, y_i)
-    each row   t += c;  eta = eta0 (1 + l2 eta0 t)^-0.75;  w *= max(0, 1 - c eta l2);  w -= c eta slope x
+    each row   t += c;  eta = eta0 min((1 + l2 eta0 t)^-0.75, (1 + t / 6144)^-0.5)
+               w *= max(0, 1 - c eta l2);  w -= c eta slope x, an implicit step: the slope where it ends
                mean = (1 - mu) mean + mu w,  with mu = 4 / (t + 3) for a row of weight one
 
     Polyak, Juditsky 1992; W. Xu 2011; polynomial-decay averaging: Shamir, Zhang 2013.
@@ -16,7 +17,7 @@ changes nothing. Choose it nearly always: one pass is close to the optimum witho
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
 from streamsvm.rows import ONE, fetch_ahead, implicit_slope, pair_axpy, rebase, strided_dot
-from streamsvm.schedules import Average, InverseRoot, PolynomialDecay, Schedule
+from streamsvm.schedules import Average, PolynomialDecay, Schedule, SlowDecay
 from streamsvm.solvers.base import (
     BIAS,
     LARGEST_SCORE,
@@ -55,7 +56,7 @@ class Asgd(OnlineSolver):
 
     def terms(self) -> tuple[Schedule, Average]:
         """The step sizes, and how iterates are averaged."""
-        return InverseRoot(float(self.scalars[STEP]), ROOT_ROWS), PolynomialDecay()
+        return SlowDecay(self.problem.l2, float(self.scalars[STEP]), ROOT_ROWS), PolynomialDecay()
 
     def weights(self) -> tuple[Float32s, float]:
         pairs = self.vector[: 2 * self.width]

@@ -95,6 +95,12 @@ class Problem(NamedTuple):
     def l2(self) -> float:
         return self.penalty.l2
 
+    @property
+    def provable(self) -> bool:
+        """Whether iterates can prove a lower bound: with hinge, if the bias is a feature like others, or absent."""
+        loss, _, bias = self
+        return isinstance(loss, Hinge) and loss.margin == 1.0 and bool(bias.decay or not bias.gain)
+
     def norm2(self, weights: Float32s, bias: Offset) -> float:
         """||w||^2, a penalised bias included; of several classes the sum."""
         share = float(np.sum(bias * bias)) / self.bias.gain if self.bias.decay and self.bias.gain else 0.0
@@ -156,12 +162,6 @@ class OnlineSolver(ABC):
     def columns_for(self) -> int:
         """How many float32 numbers it keeps for each feature, given the problem."""
         return 1
-
-    @property
-    def provable(self) -> bool:
-        """Whether iterates can prove a lower bound: with hinge, if the bias is a feature like others, or absent."""
-        loss, _, bias = self.problem
-        return isinstance(loss, Hinge) and loss.margin == 1.0 and bool(bias.decay or not bias.gain)
 
     def fresh(self, eta0: float) -> "OnlineSolver":
         """The same solver before its first row, with a step size to try."""
@@ -375,7 +375,7 @@ class OnlineSolver(ABC):
         """
         drift = DRIFT * self.scalars[SEEN]
         whole = abs(visited - self.scalars[PASS] * self.scalars[WEIGHT]) <= drift * visited
-        if not (self.provable and whole and visited > 0.0) or np.isnan(alphas):
+        if not (self.problem.provable and whole and visited > 0.0) or np.isnan(alphas):
             return None
         slack = READING + 2.0 * drift
         error = ROUNDING * written + slack * alphas * np.sqrt(self.problem.bias.gain)

@@ -89,7 +89,7 @@ class Group:
         state = lanes, lanes[:MOST_SUMS], self.vector, self.numbers.reshape(-1)
         if self.columns == 2:
             return int(asgd_lanes(batch, order, loss, PolynomialDecay(), bias, *state))
-        return int(sgd_lanes(batch, order, loss, bias, *state))
+        return int(sgd_lanes(batch, order, loss, bias, problem.provable, *state))
 
     def check(self) -> None:
         """Stop the lanes whose weights have overflowed."""

@@ -78,7 +78,11 @@ class Pegasos(OnlineSolver):
         loss, penalty, bias = self.problem
         self._make_room(batch.features)
         arrays = self.vector, self.scalars, *self._waiting
-        return int(pegasos_pass(batch, row_order(batch, order), loss, penalty.l2, bias, self.plan, *arrays))
+        return int(
+            pegasos_pass(
+                batch, row_order(batch, order), loss, penalty.l2, bias, self.problem.provable, self.plan, *arrays
+            )
+        )
 
     def finish(self) -> None:
         """Close the last, partial mini-batch."""
@@ -209,7 +213,7 @@ def close_batch(l2, bias, plan, vector, scalars, waiting_indices, waiting_values
 
 
 @kernel
-def pegasos_pass(batch, order, loss, l2, bias, plan, vector, scalars, waiting_indices, waiting_values):
+def pegasos_pass(batch, order, loss, l2, bias, provable, plan, vector, scalars, waiting_indices, waiting_values):
     indptr, indices, values, labels, weights = batch
     for place in range(len(order)):
         i = order[place]
@@ -229,8 +233,10 @@ def pegasos_pass(batch, order, loss, l2, bias, plan, vector, scalars, waiting_in
 
         slope = loss.slope(score, label)
         if slope != 0.0:
-            eta = 1.0 / (l2 * (scalars[T] + 1.0))  # the step is the mean of k steps, each of them implicit by itself
-            slope = c * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
+            if not provable:
+                eta = 1.0 / (l2 * (scalars[T] + 1.0))  # a step is the mean of k steps, each of them implicit by itself
+                slope = implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
+            slope *= c
             waiting = int(scalars[WAITING])
             for k in range(first, last):
                 waiting_indices[waiting] = indices[k]

@@ -16,7 +16,17 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import kernel
-from streamsvm.rows import ZERO, fetch_ahead, implicit_slope, measured_axpy, rescale, row_axpy, row_dot, row_norm2
+from streamsvm.rows import (
+    ZERO,
+    capped_slope,
+    fetch_ahead,
+    implicit_slope,
+    measured_axpy,
+    rescale,
+    row_axpy,
+    row_dot,
+    row_norm2,
+)
 from streamsvm.schedules import InverseTime
 from streamsvm.solvers.base import (
     BIAS,
@@ -45,7 +55,9 @@ class Sgd(OnlineSolver):
         loss, penalty, bias = self.problem
         schedule = InverseTime(penalty.l2, 1.0 / (penalty.l2 * float(self.scalars[STEP])))
         arrays = self.vector, self.scalars
-        return int(sgd_pass(batch, row_order(batch, order), loss, schedule, penalty.l2, bias, self.provable, *arrays))
+        return int(
+            sgd_pass(batch, row_order(batch, order), loss, schedule, penalty.l2, bias, self.problem.provable, *arrays)
+        )
 
     def lower_bound(self) -> float | None:
         t, eta0 = self.scalars[T], self.scalars[STEP]
@@ -100,7 +112,11 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, provable, vector, scalars):
             scale = 1.0
         slope = loss.slope(score, label)
         if slope != 0.0:
-            step = c * eta * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
+            if provable:
+                slope = capped_slope(slope, c * eta * (row_norm2(values, first, last) + bias.gain))
+            else:
+                slope = implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
+            step = c * eta * slope
             if provable:
                 writes += 1.0
                 written += measured_axpy(vector, indices, values, first, last, -step / scale)

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamsvm.jit import cold, inlined, kernel
 from streamsvm.lanes import add_lanes, add_multiples, add_products, fetch, load_small, store_lanes, zero_lanes
-from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, row_norm2
-from streamsvm.schedules import InverseRoot, InverseTime
+from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, capped_slope, row_norm2
+from streamsvm.schedules import InverseTime, SlowDecay
 from streamsvm.solvers.asgd import ALPHA, BETA, MEAN_BIAS, ROOT_ROWS, SMALLEST_BETA
 from streamsvm.solvers.base import BIAS, LARGEST_SCORE, LOSS, OWN, SCALE, SMALLEST_SCALE, STEP, WEIGHT, WRONG, T
 
@@ -92,6 +92,14 @@ def implicit_slopes(loss, label, values, a, b, gain, n, count, numbers):
 
 
 @inlined
+def capped_slopes(values, a, b, gain, n, count, numbers):
+    """rows.capped_slope for each lane."""
+    norm2 = row_norm2(values, a, b) + gain
+    for k in range(count):
+        numbers[SLOPE * n + k] = capped_slope(numbers[SLOPE * n + k], numbers[RATE * n + k] * norm2)
+
+
+@inlined
 def share(n, numbers, t, seen):
     """Write down what all lanes have in common."""
     for k in range(n):
@@ -127,7 +135,7 @@ def rebase_lanes(vector, n, numbers):
 
 
 @kernel
-def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
+def sgd_lanes(batch, order, loss, bias, provable, lanes, part, vector, numbers):
     """Returns the place in `order` at which a lane overflowed, all before it being learned, or -1."""
     indptr, indices, values, labels, weights = batch
     n, count = len(lanes), len(numbers) // NUMBERS
@@ -160,7 +168,10 @@ def sgd_lanes(batch, order, loss, bias, lanes, part, vector, numbers):
         if small > 0:
             rescale_lanes(vector, n, numbers)
         if moving > 0:
-            implicit_slopes(loss, label, values, first, last, bias.gain, n, count, numbers)
+            if provable:
+                capped_slopes(values, first, last, bias.gain, n, count, numbers)
+            else:
+                implicit_slopes(loss, label, values, first, last, bias.gain, n, count, numbers)
             for k in range(count):
                 step = numbers[SLOPE * n + k] * numbers[RATE * n + k]
                 numbers[FACTOR * n + k] = -step / numbers[SCALE * n + k]
@@ -198,7 +209,7 @@ def asgd_lanes(batch, order, loss, average, bias, lanes, part, vector, numbers):
         small = 0
         for k in range(count):
             l2 = numbers[L2 * n + k]
-            eta = InverseRoot(numbers[STEP * n + k], ROOT_ROWS).rate(t)
+            eta = SlowDecay(l2, numbers[STEP * n + k], ROOT_ROWS).rate(t)
             scale = numbers[SCALE * n + k] * max(0.0, 1.0 - c * eta * l2)
             numbers[SCALE * n + k] = scale
             numbers[BIAS * n + k] *= max(0.0, 1.0 - c * eta * l2 * bias.decay)

@@ -103,7 +103,7 @@ def asgd_classes(batch, order, loss, schedule, average, l2, bias, part, vector, 
             rebase_classes(vector, n, scale, alpha, beta)
             scale, alpha, beta = 1.0, 0.0, 1.0
         if moving > 0:
-            class_steps(c * eta, loss, own, values, first, last, bias.gain, n, SCORE, SLOPE, MOVE, numbers)
+            class_steps(c * eta, loss, own, False, values, first, last, bias.gain, n, SCORE, SLOPE, MOVE, numbers)
             for k in range(n):
                 step = numbers[MOVE * n + k]
                 numbers[FACTOR * n + k] = -step / scale

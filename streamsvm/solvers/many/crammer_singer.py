@@ -30,6 +30,9 @@ class CrammerSingerSgd(sgd.SgdClasses):
     def _kernel(self) -> Any:
         return crammer_singer_sgd
 
+    def _terms(self) -> tuple[Any, ...]:
+        return super()._terms()[:-1]  # there is no bound
+
 
 class CrammerSingerAsgd(asgd.AsgdClasses):
     rule = "crammer_singer"

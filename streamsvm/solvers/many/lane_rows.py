@@ -26,7 +26,7 @@ from streamsvm.lanes import (
     store_lanes,
     zero_lanes,
 )
-from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, row_norm2
+from streamsvm.rows import FOUR, ONE, THREE, TWO, ZERO, capped_slope, row_norm2
 from streamsvm.solvers.base import LARGEST_SCORE
 from streamsvm.solvers.own_steps import grow, safe_share
 from streamsvm.solvers.side_by_side_kernels import fetch_row, lanes_dot
@@ -84,10 +84,13 @@ def class_slopes(loss, own, c, n, score, slope, losses, numbers):
 
 
 @inlined
-def class_steps(rate, loss, own, values, a, b, gain, n, score, slope, step, numbers):
-    """numbers[step] = the rate times rows.implicit_slope."""
+def class_steps(rate, loss, own, capped, values, a, b, gain, n, score, slope, step, numbers):
+    """numbers[step] = the rate times rows.implicit_slope, or rows.capped_slope."""
     stiffness = rate * (row_norm2(values, a, b) + gain)
     for k in range(n):
+        if capped:
+            numbers[step * n + k] = rate * capped_slope(numbers[slope * n + k], stiffness)
+            continue
         share = loss.share(numbers[score * n + k], 1.0 if k == own else -1.0, stiffness)
         numbers[step * n + k] = rate * (numbers[slope * n + k] * share)
 

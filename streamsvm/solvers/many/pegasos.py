@@ -89,7 +89,7 @@ class PegasosClasses(ManyClasses):
         loss, penalty, bias = self.problem
         visits, part = self._visits(batch, order)
         self._make_room(len(visits), batch.features)
-        terms = loss, penalty.l2, bias, self._plan, part
+        terms = loss, penalty.l2, bias, self.problem.provable, self._plan, part
         arrays = self.vector, self.scalars, self.numbers.reshape(-1), self._waiting
         return int(pegasos_classes(batch, visits, *terms, *arrays))
 
@@ -283,7 +283,7 @@ def wait(indices, values, a, b, r, waiting):
 
 
 @kernel
-def pegasos_classes(batch, order, loss, l2, bias, plan, part, vector, scalars, numbers, waiting):
+def pegasos_classes(batch, order, loss, l2, bias, provable, plan, part, vector, scalars, numbers, waiting):
     indptr, indices, values, labels, weights = batch
     n, last_scalar = np.uint64(len(numbers) // NUMBERS), len(scalars) - 1
     for place in range(len(order)):
@@ -304,8 +304,10 @@ def pegasos_classes(batch, order, loss, l2, bias, plan, part, vector, scalars, n
                 bad = i
             put_part(SCORE, lane, n, numbers, scores)
             part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
-            row = values, first, last
-            slopes = c * implicit_slopes(c * eta, loss, own, *row, bias.gain, lane, part, n, SCORE, SLOPE, numbers)
+            if not provable:
+                row = values, first, last
+                implicit_slopes(c * eta, loss, own, *row, bias.gain, lane, part, n, SCORE, SLOPE, numbers)
+            slopes = c * row_part(SLOPE, lane, part, n, numbers)
             store_lanes(waiting.slopes, place_of(r, n, lane), slopes)
             put_part(BATCH_SLOPE, lane, n, numbers, row_part(BATCH_SLOPE, lane, part, n, numbers) + slopes)
             pairs = choose(slopes != 0.0, spread_lanes(np.float64(last - first), part), 0.0)

@@ -32,10 +32,13 @@ class SgdClasses(ManyClasses):
     apart = (BIAS, LOSS)
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
-        loss, penalty, bias = self.problem
         visits, part = self._visits(batch, order)
         arrays = self.vector, self.scalars, self.numbers.reshape(-1)
-        return int(self._kernel()(batch, visits, loss, self._schedule(), penalty.l2, bias, part, *arrays))
+        return int(self._kernel()(batch, visits, *self._terms(), part, *arrays))
+
+    def _terms(self) -> tuple[Any, ...]:
+        loss, penalty, bias = self.problem
+        return loss, self._schedule(), penalty.l2, bias, self.problem.provable
 
     def _kernel(self) -> Any:
         return sgd_classes
@@ -53,7 +56,7 @@ class SgdClasses(ManyClasses):
 
 
 @kernel
-def sgd_classes(batch, order, loss, schedule, l2, bias, part, vector, scalars, numbers):
+def sgd_classes(batch, order, loss, schedule, l2, bias, provable, part, vector, scalars, numbers):
     indptr, indices, values, labels, weights = batch
     n = len(numbers) // NUMBERS
     stride, last_scalar = n, len(scalars) - 1
@@ -85,7 +88,7 @@ def sgd_classes(batch, order, loss, schedule, l2, bias, part, vector, scalars, n
             rescale(vector, scale)
             scale = 1.0
         if moving > 0:
-            class_steps(c * eta, loss, own, values, first, last, bias.gain, n, SCORE, SLOPE, MOVE, numbers)
+            class_steps(c * eta, loss, own, provable, values, first, last, bias.gain, n, SCORE, SLOPE, MOVE, numbers)
             for k in range(n):
                 numbers[FACTOR * n + k] = -numbers[MOVE * n + k] / scale
                 numbers[BIAS * n + k] -= numbers[MOVE * n + k] * bias.gain
