@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from bench import Bench, Cell, Check, Section
 from peers.peer import WORKERS
+from peers.streamsvm_cli import objects
 from process import Command, PeerFailedError, run
 from scoring import auc, calibration_error, log_losses_of
 from sets import SETS, Kept, NoFileError, prepared
@@ -109,7 +110,8 @@ def _prepared(bench: Bench, section: Section, names: list[str], peers: list[str]
             bench.say(f"  {name}: {', '.join(missing)}")
             targets = [f"{peer}={_figures(one, peer)}" for peer in missing]
             try:
-                run(Command([sys.executable, str(WORKER), str(one.folder), *targets]))
+                told = objects(run(Command([sys.executable, str(WORKER), str(one.folder), *targets])).output)
+                section.notes += [f"{name}: {line['system']}: {line['failure']}" for line in told if line["failure"]]
             except PeerFailedError as error:
                 section.notes.append(f"{name}: {error}")
         yield one
@@ -197,8 +199,6 @@ def _peer_quality(one: Kept, peer: str, codes: np.ndarray) -> Quality | None:
     if not path.exists():
         return None
     with np.load(path) as stored:
-        if str(stored["failure"]):
-            return None
         return _quality(stored["codes"], stored["scores"], stored["probabilities"], codes)
 
 

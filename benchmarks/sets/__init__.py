@@ -60,7 +60,7 @@ SETS: dict[str, Recipe] = {
     "iris": Recipe(bundled("iris", table=True), fresh=True),
     "constants": Recipe(constant_columns(1.0, 50.0, 1000.0)),
     "counter": Recipe(drawn(5, with_counter, seed=1)),
-    "wide": Recipe(drawn(5000, as_it_is, seed=2, rows=3000, noise=0.3)),
+    "wide": Recipe(drawn(5000, as_it_is, seed=2, rows=(3000, 3000), noise=0.3)),
     "early-outlier": Recipe(scaled_row(EARLY, 1e4)),
     "late-outlier": Recipe(scaled_row(LATER, 1e3, "--loss", "logistic"), fresh=True),
     "rare-outliers": Recipe(scaled_rows(0.001, 1e6), fresh=True),

@@ -101,7 +101,7 @@ def drawn(
     shown: Shown,
     seed: int,
     *,
-    rows: int = TRAIN,
+    rows: tuple[int, int] = (TRAIN, TEST),
     noise: float = 1.0,
     share: float = 0.5,
     table: bool = False,
@@ -110,9 +110,9 @@ def drawn(
 
     def made(_: Path) -> Split:
         rng = np.random.default_rng(seed)
-        x = rng.standard_normal((rows + TEST, width))
+        x = rng.standard_normal((sum(rows), width))
         every = dense(shown(x, rng), _labels(x, rng, noise, share))
-        train, test = every.take(np.arange(rows)), every.take(np.arange(rows, rows + TEST))
+        train, test = every.take(np.arange(rows[0])), every.take(np.arange(rows[0], sum(rows)))
         if table:
             return table_split(as_table(train).table, as_table(test).table)
         return Split(train, test)

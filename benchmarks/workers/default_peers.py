@@ -124,13 +124,15 @@ def main(folder: Path, targets: dict[str, str]) -> None:
     classes = int(train.codes.max()) + 1
     for name, target in targets.items():
         started = time.perf_counter()
+        failure = ""
         try:
             found = SYSTEMS[name](folder, train, test, classes)
-            failure = ""
+            if len(found["codes"]) != len(test.codes):
+                raise ValueError(f"{len(found['codes'])} predictions for {len(test.codes)} rows")
+            np.savez(target, **found)
         except (ValueError, RuntimeError, ImportError) as error:
-            found, failure = {}, str(error).splitlines()[0]
+            failure = str(error).splitlines()[0]
         seconds = time.perf_counter() - started
-        np.savez(target, failure=np.array(failure), seconds=np.array(seconds), **found)
         print(json.dumps({"system": name, "seconds": seconds, "failure": failure}), flush=True)
 
 
