@@ -1,6 +1,6 @@
 """Calibration: from scores to probabilities, by a sigmoid or by any rising curve, learned from scored rows.
 
-    platt      p(s) = 1 / (1 + exp(-z)),  z = a s + b,  a >= 0
+    platt      p(s) = 1 / (1 + exp(-z)),  z = a s + b,  a >= 0,  scores far out counting as the last of the others
                minimises  sum over i of c_i (log(1 + exp(-z_i)) + (1 - t_i) z_i)  by Newton's method with backtracking;
                t_i = (N+ + 1) / (N+ + 2) if row i is positive, else 1 / (N- + 2), where N+ and N- are the weights of
                positive and of other rows: also where scores tell all rows apart, the best a is a number
@@ -35,6 +35,8 @@ from streamsvm.score_sample import ScoreSample
 ON = ("progressive", "held-out", "left-out")  # rows that were learned from after they were scored, or never
 FEWEST_ROWS = 20
 BINS, BIN_ROWS = 512, 32
+FAR_OUT = 1e-3  # of the scores on either side have no say in a sigmoid,
+BEYOND = 0.5  # which holds for scores by so much of their range beyond the others: one huge score proves nothing
 LARGEST = 1e300  # scores beyond are as good as this one, and can be multiplied and added
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -51,18 +53,27 @@ def logistic(scores: Float64s) -> Float64s:
 
 
 class Sigmoids(NamedTuple):
-    """a and b, one of each for every column of scores."""
+    """a and b, one of each for every column of scores, and between which scores they hold."""
 
     slopes: Float64s
     offsets: Float64s
+    lows: Float64s
+    highs: Float64s
+
+    @classmethod
+    def everywhere(cls, slopes: Float64s, offsets: Float64s) -> "Sigmoids":
+        """Without bounds."""
+        return cls(slopes, offsets, np.full(slopes.shape, -LARGEST), np.full(slopes.shape, LARGEST))
 
     def probabilities(self, scores: Float64s) -> Float64s:
         with np.errstate(over="ignore"):
-            return logistic(np.clip(scores, -LARGEST, LARGEST) * self.slopes + self.offsets)
+            return logistic(np.clip(scores, self.lows, self.highs) * self.slopes + self.offsets)
 
     def check(self, columns: int) -> None:
-        if not self.slopes.shape == self.offsets.shape == (columns,):
+        if not self.slopes.shape == self.offsets.shape == self.lows.shape == self.highs.shape == (columns,):
             raise ValueError(f"sigmoids of {self.slopes.size} and {self.offsets.size} numbers for {columns} scores")
+        if not (self.lows <= self.highs).all():
+            raise ValueError("sigmoids that hold nowhere")
         if not (np.isfinite(self.slopes).all() and np.isfinite(self.offsets).all() and (self.slopes >= 0.0).all()):
             raise ValueError("sigmoids that fall, or that are no numbers")
 
@@ -97,9 +108,9 @@ class Lines(NamedTuple):
 
 
 CURVES: dict[str, type[Sigmoids] | type[Lines]] = {"platt": Sigmoids, "isotonic": Lines}
-# What the arrays of a curve are called in a model.
+# What the arrays of a curve are called in a model; models of version 0.1 have no bounds.
 NAMES = {
-    "platt": ("calibration.slopes", "calibration.offsets"),
+    "platt": ("calibration.slopes", "calibration.offsets", "calibration.lows", "calibration.highs"),
     "isotonic": ("calibration.starts", "calibration.scores", "calibration.probabilities"),
 }
 
@@ -133,6 +144,9 @@ class Calibration:
         kind, rows, on = metadata["kind"], metadata.get("rows"), metadata.get("on")
         if type(rows) is not int or rows < 0 or on not in ON:
             raise ValueError(f"calibration on {str(rows)[:20]} rows that are {str(on)[:20]}")
+        if kind == "platt" and "calibration.lows" not in arrays:
+            slopes, offsets = (arrays.get(name, np.empty(0)) for name in NAMES[kind][:2])
+            arrays = {**arrays, **dict(zip(NAMES[kind][2:], Sigmoids.everywhere(slopes, offsets)[2:], strict=True))}
         for name in NAMES[kind]:
             wanted = np.int64 if name == "calibration.starts" else np.float64
             if name not in arrays or arrays[name].dtype != wanted:
@@ -157,7 +171,7 @@ def fit_calibration(kind: str, sample: ScoreSample, on: str) -> Calibration | No
     columns = enumerate(scores.T) if sample.many else [(1, scores)]
     problems = (_problem(column.astype(np.float64), codes == code, weights) for code, column in columns)
     if kind == "platt":
-        found = np.array([sigmoid(*problem) for problem in problems])
+        found = np.array([bounded_sigmoid(*problem) for problem in problems])
         return Calibration(kind, Sigmoids(*found.T.copy()), sample.rows, on)
     parts = [corners(*problem) for problem in problems]
     starts = np.cumsum([0] + [len(there) for there, _ in parts])
@@ -170,6 +184,14 @@ def _problem(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[Floa
     if not (positive & there).any():
         return np.zeros(len(scores)), np.zeros(len(scores), np.bool_), weights
     return scores[there], positive[there], weights[there]
+
+
+def bounded_sigmoid(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[float, float, float, float]:
+    """Platt's a and b, fitted to scores without those far out, and how far beyond these it holds."""
+    low, high = (float(end) for end in np.quantile(scores, (FAR_OUT, 1.0 - FAR_OUT)))
+    a, b = sigmoid(np.clip(scores, low, high), positive, weights)
+    more = BEYOND * (high - low)
+    return a, b, low - more, high + more
 
 
 def sigmoid(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[float, float]:

@@ -408,7 +408,7 @@ class Feed:
         self.scaling.decide(rows.learned)
         if self.scaling.summary:
             self._note(f"scale    {self.scaling.summary}")
-        first = Visit(self.scaling.apply(rows.batch), None, rows.held)
+        first = Visit(self.scaling.scaled(rows.batch), None, rows.held)
         if rest is None:
             return first
         batch = concatenate([first.batch, self.scaling.apply(rest.batch, counted(*rest))])
@@ -423,7 +423,7 @@ class Feed:
             return None, self.scaling
         rows, scaling = self._held_back.waiting(), self.scaling.copy()
         scaling.decide(rows.learned)
-        return Visit(scaling.apply(rows.batch), None, rows.held), scaling
+        return Visit(scaling.scaled(rows.batch), None, rows.held), scaling
 
     def _coded(self, batch: Batch) -> tuple[Batch, Bools | None]:
         """The batch with class codes and weights, and its held-out rows."""

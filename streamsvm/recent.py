@@ -199,9 +199,9 @@ class Recent:
         new = scores.shape[1] - len(self._curve.slopes) if scores.ndim == 2 else 0
         if not new:
             return self._curve.probabilities(scores)
-        slopes = np.append(self._curve.slopes, np.zeros(new))
+        slopes, lows, highs = (np.append(part, np.zeros(new)) for part in (self._curve.slopes, *self._curve[2:]))
         offsets = np.append(self._curve.offsets, np.full(new, -math.log(self._curve_rows + 1.0)))  # 1 / (rows + 2)
-        return Sigmoids(slopes, offsets).probabilities(scores)
+        return Sigmoids(slopes, offsets, lows, highs).probabilities(scores)
 
     def _fit_curve(self) -> None:
         """Every quarter of a window; at first whenever the number of slots has doubled."""
@@ -291,7 +291,7 @@ class Recent:
             "begun": np.empty(0) if self._begun is None else self._begun.copy(),
             "reliability": self._reliability.state(),
             "window": self._window().copy(),
-            "curve": np.empty((2, 0)) if self._curve is None else np.array(self._curve),
+            "curve": np.empty((4, 0)) if self._curve is None else np.array(self._curve),
             "curve_rows": self._curve_rows,
             "sample": self.sample.state(),
             "band": self._band.state(),

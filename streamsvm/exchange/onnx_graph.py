@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm import __version__
-from streamsvm.calibration import Calibration, Lines, Sigmoids
+from streamsvm.calibration import LARGEST, Calibration, Lines, Sigmoids
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.columns import Features, features_of, first_index
 from streamsvm.io.files import written_atomically
@@ -120,7 +120,10 @@ def _estimate(graph: "_Graph", model: Model, scores: str) -> None:
         _follow_lines(graph, curves, scores, model.many)
         return
     if isinstance(curves, Sigmoids):
-        slopes, offsets = (part if model.many else part.reshape(()) for part in curves)
+        slopes, offsets, lows, highs = (part if model.many else part.reshape(()) for part in curves)
+        if (np.abs(curves.lows) < LARGEST).all():
+            scores = graph.add("Max", scores, graph.constant("lows", lows))
+            scores = graph.add("Min", scores, graph.constant("highs", highs))
         scores = graph.add("Mul", scores, graph.constant("slopes", slopes))
         scores = graph.add("Add", scores, graph.constant("offsets", offsets))
     opposite = graph.add("Neg", scores)
