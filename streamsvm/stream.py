@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from streamsvm.batch import Batch, Batches, Int64s
+from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
 from streamsvm.features.recipe import Numbers, numbers_of
@@ -52,7 +52,6 @@ class Features(NamedTuple):
     names: tuple[str, ...] = ()  # of the features that come first, where they are columns of a table
     label_classes: list[Any] | None = None  # all of them, if known; of texts rows have the places in this list
     labels: tuple[float, ...] = ()  # that are numbers: the different ones of the first rows
-    indicators: Int64s | None = None  # of feature 0, 1, ...: the index of the one that says it is missing, or -1
 
     @property
     def numbers(self) -> Numbers | None:
