@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 CORE_SHARE = 5  # the core tries one example of a property in so many
+TURN = {"distributed": 1, "tests": 2}  # workers of a cluster load kernels that other folders have compiled before
 everything = False
 
 
@@ -57,7 +58,8 @@ def examples(most: int, **more: Any) -> settings:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` the cases of parametrised tests that the core can do without."""
+    """Mark as `full` the cases of parametrised tests that the core can do without, and put files in their order."""
+    items.sort(key=lambda item: TURN.get(item.path.parent.name, 0))
     cases = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not (item.get_closest_marker("whole") or item.get_closest_marker("slow")):
