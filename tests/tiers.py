@@ -6,8 +6,8 @@ What is marked `full` belongs to the second tier: what is exhaustive, or slow, o
 the core tries once. Two things are left to the second tier without being marked:
 
 * Of a parametrised test the core runs so many cases that every value of every parameter occurs, not all combinations
-  (the fields of a NamedTuple and the items of a dict count as parameters). A test whose combinations are its point is
-  marked `whole`.
+  (the fields of a NamedTuple and the items of a dict count as parameters; a row of several parameters is an example, of
+  which all occur). A test whose combinations are its point is marked `whole`.
 * Of a property the core tries fewer examples: `@examples(300)` instead of hypothesis's `settings`.
 
 Examples are the same in every run, so that a failure is that of the change at hand; `--explore` tries new ones. A test
@@ -71,13 +71,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def dispensable(cases: list[Any]) -> Iterator[Any]:
     """The cases without which every value of every parameter still occurs: the others are taken greedily, in order."""
-    values = {case: frozenset(values_of(case.callspec.params)) for case in cases}
+    values = {case: frozenset(values_of_case(case)) for case in cases}
     missing = set().union(*values.values())
     while missing:
         best = max(cases, key=lambda case: len(values[case] & missing))
         missing -= values.pop(best)
         cases = [case for case in cases if case is not best]
     yield from cases
+
+
+def values_of_case(case: Any) -> Iterator[tuple[str, str]]:
+    parameters = dict(case.callspec.params)
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        if len(names) > 1:
+            yield ", ".join(names), repr([parameters.pop(name, None) for name in names])
+    yield from values_of(parameters)
 
 
 def values_of(parameters: Any) -> Iterator[tuple[str, str]]:
