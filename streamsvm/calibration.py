@@ -35,8 +35,8 @@ from streamsvm.score_sample import ScoreSample
 ON = ("progressive", "held-out", "left-out")  # rows that were learned from after they were scored, or never
 FEWEST_ROWS = 20
 BINS, BIN_ROWS = 512, 32
-FAR_OUT = 1e-3  # of the scores on either side have no say in a sigmoid,
-BEYOND = 0.5  # which holds for scores by so much of their range beyond the others: one huge score proves nothing
+FAR_OUT = 5e-3  # of the scores on either side do not say how far a sigmoid holds:
+BEYOND = 4.0  # times the range of the others, on either side of it; one huge score proves nothing
 LARGEST = 1e300  # scores beyond are as good as this one, and can be multiplied and added
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -187,11 +187,10 @@ def _problem(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[Floa
 
 
 def bounded_sigmoid(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[float, float, float, float]:
-    """Platt's a and b, fitted to scores without those far out, and how far beyond these it holds."""
+    """Platt's a and b, and between which scores they hold: those far out count as the last that are not."""
     low, high = (float(end) for end in np.quantile(scores, (FAR_OUT, 1.0 - FAR_OUT)))
-    a, b = sigmoid(np.clip(scores, low, high), positive, weights)
-    more = BEYOND * (high - low)
-    return a, b, low - more, high + more
+    low, high = low - BEYOND * (high - low), high + BEYOND * (high - low)
+    return *sigmoid(np.clip(scores, low, high), positive, weights), low, high
 
 
 def sigmoid(scores: Float64s, positive: Bools, weights: Float64s) -> tuple[float, float]:

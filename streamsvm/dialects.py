@@ -63,7 +63,7 @@ def training_plan(settings: Settings, source: Source, initial: Model | None, not
         return Plan(dialect, _features(dialect, _as_written(settings), settings, first_labels(source)))
     if format == "vw":
         return _vw_plan(settings, first_labels(source))
-    return _table_plan(settings, source, format, note)
+    return _table_plan(settings, source, format, initial, note)
 
 
 def plan_of_model(settings: Settings, source: Source, model: Model) -> Plan:
@@ -134,13 +134,15 @@ def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
     return Plan(dialect, _features(dialect, recipe, settings, labels))
 
 
-def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
+def _table_plan(settings: Settings, source: Source, format: str, initial: Model | None, note: Note) -> Plan:
     data, features = settings.data, settings.features
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
     seen = looked_at(source, format, csv)
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
     recipe = plan(seen, wishes_of(settings), note, first=next(iter(seen)) if csv.fields and not data.columns else None)
+    if initial is not None and initial.recipe.get("format") == "table":
+        recipe = recipe.with_missing_of(Recipe.of_model(initial.recipe))
     dialect = TableDialect(
         format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
     )
@@ -177,6 +179,7 @@ def wishes_of(settings: Settings) -> Wishes:
         label=data.label,
         weight=data.weight,
         classes=data.classes,
+        missing=features.missing,
     )
 
 
@@ -237,7 +240,8 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
         return {name: _typed(look_at(values), kinds[name]) for name, values in columns.items()}
     text = source.head(HEAD)
     if format == "jsonl":
-        return {name: look_at(values) for name, values in first_objects(text, part.shown).items()}
+        columns, rare = first_objects(text, part.shown)
+        return {name: look_at(values)._replace(sparse=name in rare) for name, values in columns.items()}
     rows = first_fields(text, csv.delimiter, csv.quote, csv.header, whole=part.size is not None)
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
     if len(names) == 1 and like_libsvm(names[0]):

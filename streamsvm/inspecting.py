@@ -120,7 +120,7 @@ def _first_values(source: Source, format: str, csv: CsvOptions, seen: dict[str, 
         return first_records(part, format)[0], {name: types[name] for name in seen}
     text = source.head(HEAD)
     if format == "jsonl":
-        return first_objects(text, part.shown), kinds
+        return first_objects(text, part.shown)[0], kinds
     rows = first_fields(text, csv.delimiter, csv.quote, csv.header)
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
     return {name: [row[k] if k < len(row) else None for row in rows] for k, name in enumerate(names)}, kinds

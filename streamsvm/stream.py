@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from streamsvm.batch import Batch, Batches, Int64s
+from streamsvm.batch import Batch, Batches
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
+from streamsvm.features.recipe import Numbers, numbers_of
 from streamsvm.io import libsvm
 from streamsvm.io.grouped_rows import GroupedRows
 from streamsvm.io.marks import Marks
@@ -47,11 +48,15 @@ class Features(NamedTuple):
 
     recipe: dict[str, Any] = {}  # how they are made, as a model keeps it
     width: int = 0  # the number of weights they need; 0 if that grows with the data
-    dense: int | None = None  # of which so many come first that are numbers; None if all are
+    dense: int | None = None  # so many come first that have an index of their own; None if all have
     names: tuple[str, ...] = ()  # of the features that come first, where they are columns of a table
     label_classes: list[Any] | None = None  # all of them, if known; of texts rows have the places in this list
     labels: tuple[float, ...] = ()  # that are numbers: the different ones of the first rows
-    indicators: Int64s | None = None  # of feature 0, 1, ...: the index of the one that says it is missing, or -1
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """Which features are numbers of a table, and which say that one is missing; None where there is no table."""
+        return numbers_of(self.recipe)
 
 
 UNKNOWN = Features()

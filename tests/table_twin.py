@@ -201,7 +201,8 @@ def as_written(values: Row, recipe: Recipe, limit: int | None) -> list[Pair]:
 
 def all_features(values: Row, recipe: Recipe) -> list[Pair]:
     found, parts, first = [], {}, 0
-    base = sum(column.width for column in recipe.columns if column.kind in DENSE)
+    marked = sum(column.width for column in recipe.columns if column.kind in DENSE)
+    base = marked + sum(column.missing is not None for column in recipe.columns)
     hashed = []
     mask = (1 << (recipe.hash_bits or 0)) - 1
     for column in recipe.columns:
@@ -209,11 +210,19 @@ def all_features(values: Row, recipe: Recipe) -> list[Pair]:
         if column.kind in DENSE:
             found += [(first + k, value) for k, (_, value) in enumerate(pairs) if value != 0]
             first += column.width
+            if column.missing is not None:
+                found += [(marked, np.float32(1))] if is_missing(values, column) else []
+                marked += 1
         else:
             hashed += pairs
     for names in recipe.interactions:
         hashed += crossed([parts[name] for name in names], names)
     return found + [(base + (w & mask), signed(w, value)) for w, value in hashed]
+
+
+def is_missing(values: Row, column: Any) -> bool:
+    value = values.get(column.name)
+    return not value if column.kind == "vector" else bool(np.isnan(single(value)))
 
 
 def twin_label(values: Row, recipe: Recipe, labelled: bool) -> np.float32:

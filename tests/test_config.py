@@ -78,7 +78,8 @@ def test_defaults():
         },
         "features": {
             "numeric": None, "categorical": None, "text": None, "ignore": None, "log1p": None, "bucketize": None,
-            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None, "dim": None, "scale": "auto",
+            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None,
+                "missing": "indicator", "dim": None, "scale": "auto",
         },
         "map": {
             "kind": "none", "size": None, "gamma": "auto", "degree": 2, "coef0": 1.0, "landmarks": "kmeans",

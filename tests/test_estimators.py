@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -331,6 +332,20 @@ def test_a_frame_is_a_table(clicks, tmp_path):
     assert np.array_equal(loaded.predict(columns[::-1]), known.predict(columns)[::-1])
 
 
+def test_frames_of_numbers_may_lack_some(clicks):
+    """As a table in a file may: a null is a feature of its own, from pandas, polars and Arrow."""
+    columns, labels = clicks[["visits", "price"]].astype(float), clicks["click"]
+    columns.loc[::3, "price"] = np.nan
+    found = []
+    for frame in (columns, columns.convert_dtypes(), pl.from_pandas(columns), pa.Table.from_pandas(columns)):
+        found.append(StreamSVC(passes=2, solver="asgd").fit(frame, labels))
+        assert found[-1].coef_.shape == (1, 4) and found[-1].coef_[0, 3] != 0.0
+        assert same(found[0].model_, found[-1].model_)
+        assert np.array_equal(found[0].decision_function(frame), found[0].decision_function(columns))
+    plain = StreamSVC(passes=2, solver="asgd", features={"missing": "zero"}).fit(columns, labels)
+    assert plain.coef_.shape == (1, 2)
+
+
 def test_frames_of_numbers_and_texts(clicks):
     labels = clicks["click"]
     fitted = StreamSVC(passes=5, solver="asgd").fit(clicks[["visits", "price"]].fillna(0.0), labels)
@@ -338,7 +353,7 @@ def test_frames_of_numbers_and_texts(clicks):
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(clicks[["price", "visits"]])
     mixed = StreamSVC(passes=3, solver="asgd", features={"hash_bits": 12}).fit(clicks[["price", "ad"]], labels)
-    assert mixed.coef_.shape == (1, 1 + 4096)
+    assert mixed.coef_.shape == (1, 2 + 4096)  # the price, and whether it is missing
     with pytest.raises(ValueError, match="there is no column ad"):
         mixed.predict(clicks[["price"]])
     with pytest.raises(ValueError, match="give a frame"):
@@ -355,7 +370,7 @@ def test_table_hasher_feeds_other_estimators(clicks):
     assert made.score(columns[6000:], labels[6000:]) > 0.78
     hasher = pickle.loads(pickle.dumps(made[0]))
     rows = hasher.transform(pl.from_pandas(columns))
-    assert rows.shape == (len(columns), hasher.n_columns_) == (16000, (1 << 18) + 2)
+    assert rows.shape == (len(columns), hasher.n_columns_) == (16000, (1 << 18) + 4)
     batch = next(iter(open_stream(CLICKS, label="click", features=COLUMNS, limit=100))).copy()
     assert np.array_equal(rows[:100].indices, batch.indices) and np.array_equal(rows[:100].data, batch.values)
 

@@ -190,7 +190,8 @@ def test_several_passes_over_a_cache(tmp_path, written, format):
 
 def test_scaling_leaves_hashed_features_alone(trained, written):
     model = run(written["csv"], features__scale="standard", **GIVEN).model
-    assert model.scale is not None and (model.scale[3:] == 1).all() and (model.scale[:3] != 1).any()
+    dense = Recipe.of_model(model.recipe).dense
+    assert model.scale is not None and (model.scale[dense:] == 1).all() and (model.scale[:dense] != 1).any()
 
 
 def test_learning_on_from_another_format(tmp_path, trained, written):
@@ -446,7 +447,7 @@ def test_sparse_tables_and_libsvm_text_are_one(tmp_path, put):
 
 
 def test_dimensions_are_for_indices(tmp_path):
-    with pytest.raises(ConfigError, match="features.dim: this table has 1 weights"):
+    with pytest.raises(ConfigError, match="features.dim: this table has 2 weights"):
         run(write(tmp_path, [{"label": 0, "x": 1.0}, {"label": 1, "x": 2.0}], "csv"), features__dim=9)
 
 
@@ -471,6 +472,65 @@ def test_a_model_of_columns_says_what_is_missing(tmp_path, trained):
     with pytest.raises(DataError, match=r"rows\.csv: there is no column k and 4 more \(there are x, n\)"):
         scores(trained["csv"].model, path)
     assert len(scores(trained["csv"].model, path, data__missing_columns="absent")) == 1
+
+
+# Numbers that are missing.
+
+FAR = [
+    {"y": int(k % 3 == 0), "a": None if k % 3 == 0 else (-1) ** k * (5.0 + k % 7), "b": float(k % 5)}
+    for k in range(400)
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_missing_number_is_a_feature(tmp_path, format):
+    """Label 1 is where it is missing, which no line between smaller and larger numbers can tell."""
+    path = write(tmp_path, FAR, format)
+    recipe, rows, _ = planned(path, data__label="y")
+    assert rows == twin(FAR, recipe)[0] and recipe.dense_names() == ["a", "b", "a is missing", "b is missing"]
+    model, result = run(path, data__label="y", solver="dcd")
+    assert model.dim == 4 and model.weights[3] == 0.0 and result["error"] == 0.0
+    plain, result = run(path, data__label="y", solver="dcd", features__missing="zero")
+    assert plain.dim == 2 and not any("missing" in column for column in plain.recipe["columns"])
+    assert result["error"] > 0.3
+
+
+def test_a_file_without_a_column_has_it_missing_in_every_row(tmp_path):
+    model = run(write(tmp_path, FAR, "csv"), data__label="y", solver="dcd").model
+    other = write(tmp_path, [{"b": 1.0}], "csv", "other")
+    assert scores(model, other, data__missing_columns="absent") == scores(
+        model, write(tmp_path, [{"a": None, "b": 1.0}], "csv", "empty")
+    )
+
+
+def test_fields_that_most_lines_lack_are_sparse(tmp_path):
+    """A null is not a field that is not there."""
+    rows = [{"y": k % 2, "often": 1.0 + k, "null": None if k % 4 else 2.0 + k} for k in range(40)]
+    for k in range(0, 40, 3):
+        rows[k]["seldom"] = 1.0 + k
+    recipe, found, _ = planned(write(tmp_path, rows, "jsonl"), data__label="y")
+    assert {c.name for c in recipe.columns if c.missing} == {"often", "null"}
+    assert found == twin(rows, recipe)[0]
+
+
+def test_a_model_goes_on_with_what_it_has(tmp_path):
+    """Also where columns are named again, which makes the recipe anew."""
+    first, path = str(tmp_path / "first.model"), write(tmp_path, FAR, "csv")
+    for missing, dim in (("zero", 2), ("indicator", 4)):
+        run(path, data__label="y", features__missing=missing).model.save(first)
+        for named in ({}, {"features__numeric": ["a", "b"], "data__label": "y"}):
+            assert run(path, solver__init=first, **named).model.dim == dim
+
+
+def test_a_stream_tells_which_indices_are_numbers_and_what_says_that_they_are_missing(tmp_path):
+    rows = [{"y": k % 2, "s": "ab"[k % 2], "a": k + 0.5, "v": [1.0, k]} for k in range(9)]
+    stream = training_stream(settings(write(tmp_path, rows, "parquet"), data__label="y"), Notes().note)
+    numbers = stream.features.numbers
+    assert numbers.indices.tolist() == [0, 1, 2] and numbers.indicators.tolist() == [3, 4, 4]
+    assert stream.features.dense == 5 and stream.features.names[3:] == ("a is missing", "v is missing")
+    put = tmp_path / "rows.svm"
+    put.write_text("1 1:1\n-1 2:1\n")
+    assert training_stream(settings(put), Notes().note).features.numbers is None
 
 
 def test_the_recipe_in_a_model(trained):

@@ -12,6 +12,7 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
+from streamsvm import load_model
 from streamsvm.cli.app import app
 
 
@@ -30,7 +31,7 @@ def trained(folder: str, options: list[str], one: dict[str, Any]) -> dict[str, A
     seconds = time.perf_counter() - started
     result = json.loads(out.strip().splitlines()[-1])
     predictions = os.path.join(folder, f"{one['name']}.parquet")
-    figures = ["--scores", "--probabilities"] if result.get("calibration") else ["--scores"]
+    figures = ["--scores", *["--probabilities"] * load_model(model).probable]
     command("predict", model, one["test"], *figures, "-o", predictions)
     told = [line for line in notes.splitlines() if not line.startswith("#")]
     return {"result": result, "seconds": seconds, "notes": told}

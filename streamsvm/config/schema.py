@@ -149,6 +149,10 @@ class FeatureSettings(Section, title="features"):
         default=None,
         description="Fold the features into 2^hash_bits weights. null: 22 for columns and names, for indices all.",
     )
+    missing: Literal["indicator", "zero"] = Field(
+        default="indicator",
+        description="A missing number of a table is a feature of its own, or as good as zero.",
+    )
     dim: Dimension | None = Field(default=None, description="Number of weights; null grows with the largest index.")
     scale: Literal["auto", "none", "maxabs", "standard"] = Field(
         default="auto",

@@ -19,7 +19,7 @@ from streamsvm.dialects import features_only, frame_plan
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.recipe import Recipe
 from streamsvm.frames import FrameReader
-from streamsvm.io.frames import is_frame, only_numbers, records_of
+from streamsvm.io.frames import has_gaps, is_frame, only_numbers, records_of
 from streamsvm.model import Model
 from streamsvm.progress import Progress
 from streamsvm.reading import feature_overrides
@@ -32,7 +32,7 @@ Wishes = Mapping[str, Any] | None  # what becomes of the columns of a frame, as 
 
 def read_first(estimator: Any, X: Any, wishes: Wishes, note: Callable[[str], None]) -> tuple["Reader", Batch]:  # noqa: N803
     """The rows of what is given first, without labels, and how all that follows is read."""
-    if is_frame(X) and (wishes or not only_numbers(X)):
+    if is_frame(X) and (wishes or not only_numbers(X) or has_gaps(X)):
         records = records_of(X)
         plan = frame_plan(load_settings(overrides=feature_overrides(wishes), environ={}), records, note)
         assert isinstance(plan.dialect, TableDialect)

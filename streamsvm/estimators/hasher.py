@@ -29,7 +29,7 @@ class TableHasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     n_columns_ : int
-        Columns of the matrix: those of numbers first, then those of hashes.
+        Columns of the matrix: those of numbers first, then those that are 1 where one is missing, then those of hashes.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class TableHasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> from streamsvm import TableHasher
     >>> frame = pd.DataFrame({"price": [2.5, 0.0], "site": ["news", "mail"]})
     >>> TableHasher(features={"hash_bits": 8}).fit_transform(frame).shape
-    (2, 257)
+    (2, 258)
     """
 
     def __init__(self, *, features: Mapping[str, Any] | None = None, verbose: int = 0) -> None:

@@ -23,6 +23,8 @@ class Features(NamedTuple):
     kind: str  # indices, folded (indices of which hash_bits are kept), columns or hashed
     names: tuple[str, ...] = ()  # of columns that have a weight of their own
     logarithms: tuple[bool, ...] = ()  # which of these are sign(x) log(1 + |x|) of what the data has
+    missing: tuple[int, ...] = ()  # weights after those say that the number in this place is missing
+    missing_names: tuple[str, ...] = ()
 
 
 def features_of(model: Model) -> Features:
@@ -38,7 +40,12 @@ def features_of(model: Model) -> Features:
         if recipe.hashed:
             return Features("hashed")
         logarithms = [c.kind == "log1p" for c in recipe.columns for _ in range(c.width)]
-        return Features("columns", tuple(recipe.dense_names()), tuple(logarithms))
+        names = tuple(recipe.dense_names())
+        missing = tuple(
+            first for first, column in zip(recipe.firsts(), recipe.columns, strict=True) if column.missing is not None
+        )
+        numbers = recipe.measured
+        return Features("columns", names[:numbers], tuple(logarithms), missing, names[numbers:])
     if format == "vw":
         return Features("hashed")
     return Features("folded" if model.recipe.get("hash_bits") else "indices")
@@ -53,6 +60,8 @@ def first_index(model: Model, zero_based: bool | None = None) -> int:
         counted = model.recipe.get("hash_bits") or model.recipe.get("zero_based")
         plain = model.recipe.get("format") == "libsvm" and not counted
         return 1 if plain and not used else 0
+    if not zero_based and model.recipe.get("format") == "table":
+        raise ModelError("the features of a table are counted from 0: leave out zero_based")
     if not zero_based and used:
         raise ModelError("index 0 has a weight, which would be left out if columns began with index 1")
     return 0 if zero_based else 1

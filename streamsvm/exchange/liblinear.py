@@ -76,9 +76,16 @@ def _first_index(model: Model, zero_based: bool | None, note: Note) -> int:
         )
     if first == 0:
         note("feature j of the model, counted from 0, is index j + 1 of LIBLINEAR")
+    if features.missing:
+        names, last = features.missing_names, len(features.names) + len(features.missing)
+        note(f"indices {len(features.names) + 1} to {last} are 1 where a number is missing: {_some(names)}")
     if features.kind == "hashed":
         note("the features are hashed: rows for LIBLINEAR must be made as streamsvm makes them")
     return first
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]}, ... {names[-1]}"
 
 
 def _labels(model: Model) -> list[int]:

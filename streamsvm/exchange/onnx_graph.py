@@ -13,8 +13,9 @@
 
 All numbers are float32, as the weights are: scores differ from the model's by about 1e-6 of sum |w_j x_j|, and a label
 may be another one where scores tie within that. Probabilities differ by 1e-6 or so, but for isotonic curves where these
-are steep. Numbers of a table's columns that are NaN are missing, and count as 0; log1p is part of the graph. Hashed
-features have no standard operator: such models are refused.
+are steep. Numbers of a table's columns that are NaN are missing: they count as 0, and the weight that the model has for
+what is missing is added (of a vector, which is missing as a whole, where its first number is NaN); log1p is part of the
+graph. Hashed features have no standard operator: such models are refused.
 """
 
 import json
@@ -66,7 +67,7 @@ def to_onnx(model: Model, *, zero_based: bool | None = None) -> Any:
     _decide(graph, model, scores)
     if model.probable:
         _estimate(graph, model, scores)
-    return graph.model(model, features, len(weights), first)
+    return graph.model(model, features, len(weights) - len(features.missing), first)
 
 
 def _refuse(model: Model, features: Features) -> None:
@@ -87,11 +88,16 @@ def _prepared(graph: "_Graph", features: Features) -> str:
     rows = "features"
     if features.kind != "columns":
         return rows
-    rows = graph.add("Where", graph.add("IsNaN", rows), graph.constant("zero", np.zeros(())), rows)
+    absent = graph.add("IsNaN", rows)
+    rows = graph.add("Where", absent, graph.constant("zero", np.zeros(())), rows)
     if any(features.logarithms):
         size = graph.add("Log", graph.add("Add", graph.add("Abs", rows), graph.constant("one", np.ones(()))))
         wanted = graph.constant("logarithms", np.array([features.logarithms]), np.bool_)
         rows = graph.add("Where", wanted, graph.add("Mul", graph.add("Sign", rows), size), rows)
+    if features.missing:
+        places = graph.constant("missing", np.array(features.missing), np.int64)
+        indicators = graph.add("Cast", graph.add("Gather", absent, places, axis=1), to=_element(np.dtype(np.float32)))
+        rows = graph.add("Concat", rows, indicators, axis=1)
     return rows
 
 

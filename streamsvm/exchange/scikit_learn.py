@@ -8,6 +8,8 @@
 decision_function is `Model.scores`, and predict the model's classes, to the rounding of float64, for features in single
 precision as streamsvm reads them (`load_svmlight_file(..., dtype=numpy.float32)`). Column k is index k + 1 for models
 of LIBSVM text whose indices begin with 1, else index k (columns.py); `zero_based` says so where that is not known.
+Columns that say that a number is missing, which a model of a table has after its numbers, are columns here too: 1 where
+it is missing and 0 elsewhere, the number itself being 0 there, as TableHasher makes them.
 
 Thresholds that were chosen can be folded into the intercepts: predict is then the model's, and decision_function is
 lower by them. That is the default but for estimators with probabilities, which they would bend: there they are refused
@@ -55,9 +57,9 @@ def to_sklearn(
     estimator.classes_ = np.array(model.classes)
     estimator.n_features_in_ = len(weights)
     estimator.n_iter_ = 1 if kind != "LogisticRegression" else np.ones(1, np.int32)
-    names = features_of(model).names
-    if names:
-        estimator.feature_names_in_ = np.array(names, object)
+    features = features_of(model)
+    if features.names:
+        estimator.feature_names_in_ = np.array([*features.names, *features.missing_names], object)
     return estimator
 
 

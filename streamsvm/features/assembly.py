@@ -91,7 +91,8 @@ class Assembly:
         self.label = self._append(wants, recipe.label_want())
         self.weight = self._append(wants, Want(recipe.weight, NUMBER) if recipe.weight else None)
         self.wants = tuple(wants)
-        self._firsts = recipe.firsts()
+        self._firsts = np.array(recipe.firsts(), np.int64)
+        self._marks = np.array(recipe.indicators(), np.int64)
         self._class_words = np.array(recipe.class_words(), np.uint32)
         self._mask = (1 << (recipe.hash_bits or 0)) - 1
         plain = ("number", "log1p", "bucket", "word")
@@ -237,8 +238,8 @@ class Assembly:
             words = np.vstack([cells.words[:, : cells.rows], *bucketed.values()])
             slots = np.concatenate([slots, np.arange(len(cells.words), len(words))])
         rows = assemble_plain(
-            cells.rows, bad, bool(faults), cells.numbers, cells.slots[dense], words, slots, self.recipe.dense,
-            self._mask, out.keys, out.indptr, out.indices, out.values, out.labels, out.weights,
+            cells.rows, bad, bool(faults), cells.numbers, cells.slots[dense], self._marks[dense], words, slots,
+            self.recipe.dense, self._mask, out.keys, out.indptr, out.indices, out.values, out.labels, out.weights,
         )  # fmt: skip
         return _batch(out, rows), faults
 
@@ -257,11 +258,12 @@ class Assembly:
         for k, group in enumerate(self._crossed):
             crossed[k, : len(group)] = group
         already = bad.copy()
-        total, longest = count_features(counts, crossed, bad, LONGEST_ROW)
+        indicators = self.recipe.dense - self.recipe.measured
+        total, longest = count_features(counts, indicators, crossed, bad, LONGEST_ROW)
         faults += self._faulty(bad & ~already, f"the row has more than {LONGEST_ROW} features with its interactions")
         out.reserve(cells.rows, total + 1, longest)
         rows = assemble_all(
-            cells.rows, bad, kinds, starts, counts, firsts, words, values, np.array(self._firsts), crossed,
+            cells.rows, bad, kinds, starts, counts, firsts, words, values, self._firsts, self._marks, crossed,
             self.recipe.dense, self._mask, out.keys, out.indptr, out.indices, out.values, out.labels, out.weights,
         )  # fmt: skip
         return _batch(out, rows), faults + self._overflown(bad)

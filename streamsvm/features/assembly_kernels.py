@@ -189,21 +189,32 @@ def assemble_dense(rows, numbers, slots, indptr, indices, values):
 
 @kernel
 def assemble_plain(
-    rows, bad, faulty, numbers, number_slots, words, word_slots, first, mask, keys,
+    rows, bad, faulty, numbers, number_slots, marks, words, word_slots, first, mask, keys,
     indptr, indices, values, labels, weights,
 ):  # fmt: skip
-    """Rows of numbers, in the order of their indices, and of single words, which are sorted."""
+    """Rows of numbers and of `marks` of missing ones, in the order of indices, and of single words, which are sorted.
+
+    A mark is the index of a column's indicator, or -1.
+    """
     feature = np.int64(0)
     kept = 0
     bits = np.uint32(mask)
     for i in range(rows):
         if faulty and bad[i]:
             continue
+        missing = 0
         for j in range(len(number_slots)):
             value = numbers[number_slots[j], i]
             indices[feature] = j
             values[feature] = value
             feature += (value == value) & (value != np.float32(0.0))
+            missing += value != value
+        if missing:
+            for j in range(len(number_slots)):
+                value = numbers[number_slots[j], i]
+                indices[feature] = marks[j]
+                values[feature] = np.float32(1.0)
+                feature += (value != value) & (marks[j] >= 0)
         begun = feature
         for j in range(len(word_slots)):
             word = words[word_slots[j], i]
@@ -218,13 +229,16 @@ def assemble_plain(
 
 
 @kernel
-def count_features(counts, crossed, bad, limit):
-    """An upper bound of the features of all good rows, and that of the longest; rows beyond the limit are bad."""
+def count_features(counts, more, crossed, bad, limit):
+    """An upper bound of the features of all good rows, and that of the longest; rows beyond the limit are bad.
+
+    A row may have `more` features than its columns count, and those of interactions.
+    """
     total = longest = np.int64(0)
     for i in range(len(bad)):
         if bad[i]:
             continue
-        row = np.int64(0)
+        row = np.int64(more)
         for j in range(len(counts)):
             row += counts[j, i]
         for k in range(len(crossed)):
@@ -242,10 +256,13 @@ def count_features(counts, crossed, bad, limit):
 
 @kernel
 def assemble_all(
-    rows, bad, kinds, starts, counts, firsts, words, values_in, dense_firsts, crossed, base, mask, keys,
+    rows, bad, kinds, starts, counts, firsts, words, values_in, dense_firsts, marks, crossed, base, mask, keys,
     indptr, indices, values, labels, weights,
 ):  # fmt: skip
-    """Rows of everything: the features of each column, then those of the interactions, sorted and added up."""
+    """Rows of everything: the features of each column, then those of the interactions, sorted and added up.
+
+    A column without a number in a row, or with an empty vector, has the index in `marks` there, if that is one.
+    """
     feature = np.int64(0)
     kept = 0
     bits = np.uint32(mask)
@@ -255,6 +272,10 @@ def assemble_all(
         begun = feature
         for j in range(len(kinds)):
             at = firsts[j] + starts[j, i]
+            if marks[j] >= 0 and counts[j, i] == 0 and (kinds[j] == MANY_NUMBERS or values_in[at] != values_in[at]):
+                indices[feature] = marks[j]
+                values[feature] = np.float32(1.0)
+                feature += 1
             for k in range(counts[j, i]):
                 word, value = words[at + k], values_in[at + k]
                 if dense_firsts[j] >= 0:

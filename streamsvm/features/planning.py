@@ -10,11 +10,12 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streamsvm.cells import number_text
 from streamsvm.errors import ConfigError
-from streamsvm.features.recipe import Column, Recipe
+from streamsvm.features.recipe import DENSE, INDICATOR, Column, Recipe
 
 LABELS = ("label", "target", "y", "class", "click", "clicked", "outcome")
 FEW = 20  # different values that make a column of whole numbers a category
@@ -44,6 +45,7 @@ class Wishes(NamedTuple):
     classes: tuple[Any, ...] | None = None
     labelled: bool = True  # False: no column is the label
     counted: bool = True  # whether whole numbers with few different values are categories
+    missing: str = INDICATOR  # what a missing number is: a feature of its own, or as good as zero
 
 
 class Seen(NamedTuple):
@@ -55,6 +57,7 @@ class Seen(NamedTuple):
     width: int = 0  # of lists, if all have the same
     classes: tuple[str, ...] = ()  # the different texts, if they are not too many
     numbers: tuple[float, ...] = ()  # the different numbers, likewise
+    sparse: bool = False  # a field that over half of the first lines of JSON do not have
 
 
 def look_at(values: Iterable[Any]) -> Seen:
@@ -164,7 +167,7 @@ def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], 
     columns = []
     for name, what in seen.items():
         if name not in (label, weight, ""):
-            columns += _column(name, what, _wish(name, wishes), wishes, seen, note)
+            columns += _marked(_column(name, what, _wish(name, wishes), wishes, seen, note), what, wishes)
     _refuse_unknown(seen, wishes)
     if "" in seen and "" not in (label, weight):
         note("warning: a column without a name is left out; if it is a feature, give it one")
@@ -180,15 +183,9 @@ def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], 
         ngrams=wishes.ngrams,
     )
     if recipe.hashed and recipe.hash_bits is None:
-        recipe = _with_bits(recipe, DEFAULT_HASH_BITS)
+        recipe = replace(recipe, hash_bits=DEFAULT_HASH_BITS)
     _say(recipe, note)
     return recipe
-
-
-def _with_bits(recipe: Recipe, bits: int) -> Recipe:
-    from dataclasses import replace
-
-    return replace(recipe, hash_bits=bits)
 
 
 # Label and weight.
@@ -298,6 +295,13 @@ def _column(
         lists = what.kind in ("wholes", "numbers", "texts")
         return [Column(name, "words" if lists else "word", number=what.kind in (*_NUMERIC, "wholes", "numbers"))]
     return _automatic(name, what, seen, note, counted=wishes.counted)
+
+
+def _marked(columns: list[Column], what: Seen, wishes: Wishes) -> list[Column]:
+    """With an indicator of what is missing where there are numbers; a field that most rows lack needs none."""
+    if wishes.missing != INDICATOR or what.sparse:
+        return columns
+    return [replace(column, missing=INDICATOR) if column.kind in DENSE else column for column in columns]
 
 
 def _automatic(

@@ -1,6 +1,8 @@
 """Recipe: what becomes of a table's columns. It is stored in the model, and is all that is needed to read data for it.
 
     numbers (as they are, log1p), vectors     an index for each, from 0 on, in the order of the recipe
+    their indicators                          an index for each of these columns with `missing: indicator`, after the
+                                              numbers: 1 where the number, or the whole vector, is missing
     everything else                           dense + (hash mod 2^hash_bits), with the sign that hashing.py describes
     sparse columns alone                      indices as written, masked by hash_bits if that is given
 
@@ -8,15 +10,20 @@ A feature that is missing, or 0, is absent from the row. `wants` is what the rec
 """
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from streamsvm.batch import Int64s
 from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Want
 from streamsvm.errors import ModelError
 from streamsvm.hashing import seed_of, word_from
 
 BESIDE = ("format", "fields", "scale", "names", "map")  # what a model keeps beside the recipe itself
 DENSE = ("number", "log1p", "vector")
+INDICATOR = "indicator"
 CELLS = {
     "number": NUMBER,
     "log1p": NUMBER,
@@ -39,6 +46,19 @@ class Column:
     width: int = 1  # of a vector
     edges: tuple[float, ...] = ()  # between the buckets
     values: str | None = None  # of sparse indices: the column with their values, if they have any
+    missing: str | None = None  # INDICATOR: a missing number is a feature of its own; None: it is as good as 0
+
+
+class Numbers(NamedTuple):
+    """The indices of all features that are numbers, and for each that of its column's indicator, -1 without one."""
+
+    indices: Int64s
+    indicators: Int64s
+
+
+def numbers_of(stored: Mapping[str, Any]) -> Numbers | None:
+    """The numbers among the features that a model, or a stream, describes; None where these are no table's columns."""
+    return Recipe.of_model(dict(stored)).numbers() if stored.get("format") == "table" else None
 
 
 @dataclass(frozen=True)
@@ -60,9 +80,14 @@ class Recipe:
         return len(self.columns) == 1 and self.columns[0].kind == "sparse" and not self.interactions
 
     @property
-    def dense(self) -> int:
-        """How many features have an index of their own."""
+    def measured(self) -> int:
+        """How many features are numbers."""
         return sum(column.width for column in self.columns if column.kind in DENSE)
+
+    @property
+    def dense(self) -> int:
+        """How many features have an index of their own: numbers, then what says that they are missing."""
+        return self.measured + sum(column.missing is not None for column in self.columns)
 
     @property
     def hashed(self) -> bool:
@@ -85,6 +110,27 @@ class Recipe:
             index += column.width if column.kind in DENSE else 0
         return found
 
+    def indicators(self) -> list[int]:
+        """The index that says that a column has no number; -1 of those without."""
+        found, index = [], self.measured
+        for column in self.columns:
+            found.append(index if column.missing is not None else -1)
+            index += column.missing is not None
+        return found
+
+    def numbers(self) -> "Numbers":
+        """The features that are numbers, each with its indicator."""
+        of_column = [c for c, column in enumerate(self.columns) if column.kind in DENSE for _ in range(column.width)]
+        return Numbers(np.arange(self.measured), np.array(self.indicators(), np.int64)[of_column])
+
+    def with_missing_of(self, other: "Recipe") -> "Recipe":
+        """With indicators for the columns that have one in another recipe: a model that learns on has what it had."""
+        known = {column.name: column.missing for column in other.columns}
+        columns = [
+            replace(c, missing=known.get(c.name, c.missing)) if c.kind in DENSE else c for c in self.columns
+        ]  # fmt: skip
+        return replace(self, columns=tuple(columns))
+
     def dense_names(self) -> list[str]:
         """What the features with an index of their own are called."""
         names = []
@@ -93,7 +139,7 @@ class Recipe:
                 names += [f"{column.name}[{k}]" for k in range(column.width)]
             elif column.kind in DENSE:
                 names.append(f"log1p({column.name})" if column.kind == "log1p" else column.name)
-        return names
+        return names + [f"{column.name} is missing" for column in self.columns if column.missing is not None]
 
     def wants(self) -> tuple[Want, ...]:
         """The cells of each column, then those of values of sparse columns."""
@@ -118,6 +164,8 @@ class Recipe:
                 raise ValueError(f"column {column.name!r} is wrong")
             if list(column.edges) != sorted(float(edge) for edge in column.edges):
                 raise ValueError(f"column {column.name}: the edges do not rise")
+            if column.missing not in ((None, INDICATOR) if column.kind in DENSE else (None,)):
+                raise ValueError(f"column {column.name}: missing is {column.missing!r}")
         if len(names) != len(self.columns) or not names:
             raise ValueError("no columns, or two of one name")
         if any(not 2 <= len(group) <= 3 or not names.issuperset(group) for group in self.interactions):

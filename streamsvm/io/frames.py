@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamsvm.errors import DataError
 from streamsvm.io.urls import reason
@@ -39,6 +40,15 @@ def only_numbers(frame: Any) -> bool:
         return all(kind in "biuf" for kind in kinds)
     schema = pa.schema(frame) if hasattr(frame, "__arrow_c_schema__") else pa.table(frame).schema
     return all(_is_number(kind) for kind in schema.types)
+
+
+def has_gaps(frame: Any) -> bool:
+    """Whether a value of a frame of numbers is missing: a null, or NaN."""
+    if hasattr(frame, "iloc"):
+        return bool(frame.isna().to_numpy().any())
+    columns = pa.table(frame).columns
+    floats = [column for column in columns if pa.types.is_floating(column.type)]
+    return any(column.null_count for column in columns) or any(pc.any(pc.is_nan(c)).as_py() for c in floats)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -1,6 +1,7 @@
 """The first rows of a table as Python values, to find out what its columns are."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -118,8 +119,8 @@ def _kind(kind: pa.DataType) -> str:
     return "nothing" if pa.types.is_null(kind) else "other"
 
 
-def first_objects(text: bytes, shown: str) -> Columns:
-    """Fields of the first lines of JSON, nested ones by dotted names."""
+def first_objects(text: bytes, shown: str) -> tuple[Columns, frozenset[str]]:
+    """Fields of the first lines of JSON, nested ones by dotted names, and which of them over half of the lines lack."""
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(first_lines(text), 1):
         try:
@@ -131,8 +132,9 @@ def first_objects(text: bytes, shown: str) -> Columns:
                 if line.lstrip().startswith("["):
                     what = "this is not a JSON object but a list; put each object on a line: jq -c '.[]'"
                 raise DataError(f"{shown}:1: {what}") from None
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    there = Counter(name for row in rows for name in row)
+    rare = frozenset(name for name, lines in there.items() if 2 * lines < len(rows))
+    return {name: [row.get(name) for row in rows] for name in there}, rare
 
 
 def flattened(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

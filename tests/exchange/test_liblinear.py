@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_models import LIBSVM, curves, labels_of, many, rows_for, two
+from exchange_models import LIBSVM, curves, labels_of, many, rows_for, table, two
 from liblinear import liblinearutil
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
@@ -103,6 +103,13 @@ def test_what_liblinear_cannot_say_is_told(tmp_path: Path) -> None:
         same_scores(model, saved(model, tmp_path, note=notes.append))
     assert "no type for smoothed_hinge with l2" in notes[0] and "half the difference of the two scores" in notes[1]
     assert "crammer_singer with logistic" in notes[2] and "no probabilities" in notes[2]
+
+
+def test_indices_of_what_is_missing_are_told() -> None:
+    columns = [{"name": name, "kind": "number", "missing": "indicator"} for name in ("age", "n")]
+    notes: list[str] = []
+    assert len(to_liblinear(table(columns, [1.0, 2.0, 3.0, 4.0]), note=notes.append).weights) == 4
+    assert notes[1] == "indices 3 to 4 are 1 where a number is missing: age is missing, n is missing"
 
 
 def test_index_0_is_refused_or_shifted(tmp_path: Path) -> None:

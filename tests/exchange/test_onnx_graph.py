@@ -119,6 +119,17 @@ def test_numbers_of_a_table_may_be_missing_and_logarithms_are_taken() -> None:
     assert json.loads(described["columns"]) == ["age", "visits", "v[0]", "v[1]"]
 
 
+def test_what_is_missing_has_its_weight_in_the_graph() -> None:
+    columns = [{"name": "age", "kind": "number", "missing": "indicator"}, {"name": "n", "kind": "number"}]
+    columns += [{"name": "v", "kind": "vector", "width": 2, "missing": "indicator"}]
+    graph = to_onnx(table(columns, [0.5, 2.0, 3.0, -1.0, 10.0, 100.0]))
+    found = run(graph, [[1.0, 2.0, 0.5, 2.0], [np.nan, np.nan, 1.0, 0.0], [0.0, 1.0, np.nan, np.nan]])
+    np.testing.assert_allclose(found["scores"], [0.5 + 4 + 1.5 - 2 + 0.25, 10 + 3 + 0.25, 2 + 100 + 0.25], rtol=1e-6)
+    assert json.loads({p.key: p.value for p in graph.metadata_props}["columns"]) == ["age", "n", "v[0]", "v[1]"]
+    with pytest.raises(ModelError, match="the features of a table are counted from 0: leave out zero_based"):
+        to_onnx(table(columns, [0.0, 2.0, 3.0, -1.0, 10.0, 100.0]), zero_based=False)
+
+
 def test_a_table_of_numbers_is_scored_alike(tmp_path: Any) -> None:
     """From the file to the scores: what the reader makes of cells is what the graph makes of columns."""
     from streamsvm import load_settings, train

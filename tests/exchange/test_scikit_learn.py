@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils.validation import check_is_fitted
 
-from streamsvm import load_model, open_stream
+from streamsvm import TableHasher, load_model, open_stream
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange import to_sklearn
 from streamsvm.exchange.scikit_learn import KINDS
@@ -117,6 +117,16 @@ def test_the_columns_of_a_table_have_their_names() -> None:
     frame = pd.DataFrame([[7.0, 1.0, 0.5, 2.0]], columns=estimator.feature_names_in_)
     assert estimator.decision_function(frame).tolist() == [2.0 + 1.5 - 2.0 + 0.25]
     assert not hasattr(to_sklearn(two()), "feature_names_in_")
+
+
+def test_what_is_missing_is_a_column_too() -> None:
+    """The columns are those that TableHasher makes, so it can be used in front of the estimator."""
+    frame = pd.DataFrame({"age": [1.5, None, 3.5], "n": [2.5, 1.5, None]})
+    columns = [{"name": name, "kind": "number", "missing": "indicator"} for name in frame]
+    estimator = to_sklearn(table(columns, [1.0, 2.0, 10.0, 100.0]))
+    assert estimator.feature_names_in_.tolist() == ["age", "n", "age is missing", "n is missing"]
+    rows = pd.DataFrame(TableHasher().fit_transform(frame).toarray(), columns=estimator.feature_names_in_)
+    assert estimator.decision_function(rows).tolist() == [1.5 + 5.0 + 0.25, 10.0 + 3.0 + 0.25, 3.5 + 100.0 + 0.25]
 
 
 @pytest.mark.parametrize("base", [1, 0])

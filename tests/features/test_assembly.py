@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +40,9 @@ COLUMNS = {
 }
 
 
-def recipe_of(names, bits=20, **options) -> Recipe:
-    columns = tuple(COLUMNS[name] for name in names)
+def recipe_of(names, bits=20, marked=(), **options) -> Recipe:
+    """A recipe of some of the columns above, with indicators of what is missing for those that are marked."""
+    columns = tuple(replace(COLUMNS[name], missing="indicator" if name in marked else None) for name in names)
     return Recipe(columns, **{"label": "y", "hash_bits": bits, **options})
 
 
@@ -94,19 +96,25 @@ VALUES = st.fixed_dictionaries(
     st.integers(1, 31),
     st.integers(1, 3),
     st.booleans(),
+    st.sets(st.sampled_from("xzv")),
     st.data(),
 )
-def test_everything_against_the_twin(rows, names, bits, ngrams, weighted, data):
+def test_everything_against_the_twin(rows, names, bits, ngrams, weighted, marked, data):
     groups = st.lists(st.sampled_from(names), min_size=2, max_size=3).map(tuple)
     crossed = tuple(data.draw(st.lists(groups, max_size=2)))
-    agrees(rows, recipe_of(names, bits, ngrams=ngrams, weight="w" if weighted else None, interactions=crossed))
+    weight = "w" if weighted else None
+    agrees(rows, recipe_of(names, bits, marked, ngrams=ngrams, weight=weight, interactions=crossed))
 
 
 @examples(60)
-@given(st.lists(VALUES, max_size=6), st.lists(st.sampled_from("xzsuk"), min_size=1, unique=True))
-def test_the_short_way_and_the_long_one_agree(rows, names):
+@given(
+    st.lists(VALUES, max_size=6),
+    st.lists(st.sampled_from("xzsuk"), min_size=1, unique=True),
+    st.sets(st.sampled_from("xz")),
+)
+def test_the_short_way_and_the_long_one_agree(rows, names, marked):
     """A column of lists that are empty changes nothing but the way."""
-    short, long = recipe_of(names), recipe_of([*names, "tags"])
+    short, long = recipe_of(names, marked=marked), recipe_of([*names, "tags"], marked=marked)
     rows = [{**row, "tags": None} for row in rows]
     assert assembled(rows, short) == assembled(rows, long)
 
@@ -316,7 +324,14 @@ FULL = Recipe(
 
 
 @pytest.mark.parametrize(
-    "recipe", [FULL, recipe_of(list(COLUMNS)), Recipe((Column("i", "sparse"),)), recipe_of("x", None)]
+    "recipe",
+    [
+        FULL,
+        recipe_of(list(COLUMNS)),
+        recipe_of("xzv", marked="xv"),
+        Recipe((Column("i", "sparse"),)),
+        recipe_of("x", None),
+    ],
 )
 def test_a_recipe_in_json(recipe):
     assert Recipe.from_json(recipe.as_json()) == recipe
@@ -330,6 +345,8 @@ def test_a_recipe_in_json(recipe):
     + [{"columns": [{"name": "a", "kind": "zip"}]}, {"columns": [{"name": 1, "kind": "word"}]}, {"hash_bits": 32}]
     + [{"columns": [{"name": "a", "kind": "bucket", "edges": [2, 1]}]}, {"more": 1}]
     + [{"columns": [{"name": "a", "kind": "word", "x": 1}]}]
+    + [{"columns": [{"name": "a", "kind": "number", "missing": "?"}]}]
+    + [{"columns": [{"name": "a", "kind": "word", "missing": "indicator"}]}]
     + [{"columns": [{"name": "a", "kind": "vector", "width": 0}]}, {"interactions": [["a", "nobody"]]}, {"ngrams": 4}]
     + [{"interactions": [["a"]]}, {"interactions": 7}, {"hash_bits": "9"}]
     + [{"columns": [{"name": "a", "kind": "word"}] * 2}],

@@ -61,7 +61,7 @@ def test_every_feature_of_a_table_has_its_name(table: str) -> None:
     assert set(named.indices.tolist()) | {0} == set(rows.indices.tolist())
     index = dict(zip(named.names, named.indices.tolist(), strict=True))
     word = word_from("a1", seed_of("ad"))
-    assert index["ad=a1"] == 1 + word % 2**20
+    assert index["ad=a1"] == 2 + word % 2**20  # after n, and what says that it is missing
     assert dict(zip(named.names, named.signs.tolist(), strict=True))["ad=a1"] == (-1 if word >> 31 else 1)
 
 
@@ -143,7 +143,7 @@ def test_inspect_shows_weights_by_name_and_tells_of_collisions(table: str, tmp_p
     assert Path(names_place(model_file)).exists() and model.recipe["names"]["count"] == len(EXPECTED)
     names = weight_names(model, model_file, pytest.fail)
     figures = names.figures(model.weights)
-    assert figures["share_of_weight"] == 1.0 and figures["collisions"] >= 6 and figures["names"] == len(EXPECTED) + 1
+    assert figures["share_of_weight"] == 1.0 and figures["collisions"] >= 6 and figures["names"] == len(EXPECTED) + 2
     shown = render(describe(model_file, 9, pytest.fail))
     assert "share" in shown and " | " in shown and "n\n" in shown + "\n"
 
@@ -155,7 +155,7 @@ def test_a_single_name_is_shown_with_its_own_sign(table: str, tmp_path: Path) ->
     names = weight_names(model, model_file, pytest.fail)
     for name, column in (("ad=a1", "ad"), ("user=u2", "user"), ("user=u1", "user")):
         word = word_from(name.partition("=")[2], seed_of(column))
-        index = 1 + word % 2**20
+        index = 2 + word % 2**20
         assert names.of(index) == name and names.sign(index) == (-1 if word >> 31 else 1)
     top = describe(model_file, 50, pytest.fail)["top"]
     shown = {entry["name"]: entry["weight"] for entry in top}
@@ -172,7 +172,8 @@ def test_names_of_another_model_are_not_believed(table: str, tmp_path: Path) -> 
         load_names(model_file, model.recipe["names"])
     place.unlink()
     told: list[str] = []
-    assert weight_names(model, model_file, told.append).of(0) == "n"
+    names = weight_names(model, model_file, told.append)
+    assert names.of(0) == "n" and names.of(1) == "n is missing"
     assert len(told) == 1 and "cannot be read" in told[0]
 
 

@@ -15,8 +15,9 @@ ABSENT = set(MISSING_WORDS)
 
 
 def planned(columns: dict[str, Seen], first: str | None = None, **wishes):
-    """The recipe and what was said; the label is `y` unless the wishes name one."""
+    """The recipe, without indicators unless wished, and what was said; the label is `y` unless the wishes name one."""
     notes: list[str] = []
+    wishes = {"missing": "zero", **wishes}
     seen = {"y": LABEL, **columns} if "label" not in wishes and first is None else columns
     return plan(seen, Wishes(**wishes), notes.append, first), notes
 
@@ -92,6 +93,22 @@ def test_texts_are_kept_as_written():
 )
 def test_columns_that_nobody_mentions(seen, expected):
     assert columns({"a": seen}) == [expected]
+
+
+def test_what_is_missing_has_an_index_for_each_column_of_numbers():
+    seen = {
+        "a": Seen("number", 9, 9), "k": Seen("text", 9, 3), "v": Seen("numbers", 9, 0, 2), "b": Seen("whole", 9, 9),
+        "rare": Seen("number", 9, 9, sparse=True), "age": Seen("number", 9, 9),
+    }  # fmt: skip
+    recipe, _ = planned(seen, missing="indicator", log1p=("b",), bucketize={"age": (1.0,)})
+    assert [c.name for c in recipe.columns if c.missing == "indicator"] == ["a", "v", "b"]
+    assert recipe.dense_names() == ["a", "v[0]", "v[1]", "log1p(b)", "rare", *(f"{c} is missing" for c in "avb")]
+    assert recipe.measured == 5 and recipe.dense == 8 and recipe.indicators() == [5, -1, 6, 7, -1, -1]
+    numbers = recipe.numbers()
+    assert numbers.indices.tolist() == [0, 1, 2, 3, 4] and numbers.indicators.tolist() == [5, 6, 6, 7, -1]
+    assert Wishes().missing == "indicator"
+    plain, _ = planned(seen, log1p=("b",), bucketize={"age": (1.0,)})
+    assert plain.dense == 5 and not any("missing" in column for column in plain.as_json()["columns"])
 
 
 def test_columns_that_are_left_out():

@@ -132,7 +132,7 @@ def test_first_fields():
 
 def test_first_objects():
     text = b'{"a": 1, "u": {"id": 2, "v": {"w": []}}}\n\nbad\n{"b": null}\n'
-    assert first_objects(text, "f") == {"a": [1, None], "u.id": [2, None], "u.v.w": [[], None], "b": [None, None]}
+    assert first_objects(text, "f")[0] == {"a": [1, None], "u.id": [2, None], "u.v.w": [[], None], "b": [None, None]}
     for text in (b"[1]\n", b"nonsense\n"):
         with pytest.raises(DataError, match="f:1: this is not a JSON object"):
             first_objects(text, "f")
