@@ -154,6 +154,11 @@ class Feed:
                 scaling.freeze()
             if needs_map:
                 self._make_map(self.sample())
+            if isinstance(self.scaling, AutoScaling) and not self.scaling.decided:
+                self.decide_scales(self.scaling)
+
+    def decide_scales(self, scaling: AutoScaling) -> None:
+        """Decide by all rows, where they can be asked before the first step; else the first rows decide."""
 
     def count_scales(self, scaling: Scaling, tick: Tick) -> None:
         """Have the sizes of all features counted."""
@@ -407,8 +412,7 @@ class Feed:
         assert isinstance(self.scaling, AutoScaling)
         rows = self._held_back.release()
         self.scaling.decide(rows.learned)
-        if self.scaling.summary:
-            self._note(f"scale    {self.scaling.summary}")
+        self.tell_scales(self.scaling)
         first = Visit(self.scaling.scaled(rows.batch), None, rows.held)
         if rest is None:
             return first
@@ -417,6 +421,10 @@ class Feed:
             return Visit(batch, None, None)
         parts = [np.zeros(part.batch.rows, np.bool_) if part.held is None else part.held for part in (rows, rest)]
         return Visit(batch, None, np.concatenate(parts))
+
+    def tell_scales(self, scaling: AutoScaling) -> None:
+        if scaling.summary:
+            self._note(f"scale    {scaling.summary}")
 
     def settled(self) -> tuple[Visit | None, Scaling | AutoScaling | None]:
         """If learning ended here: the rows that wait, scaled, and how; nothing changes by it."""

@@ -158,6 +158,15 @@ def row_norm2(values, a, b):
 
 
 @inlined
+def vector_norm2(vector):
+    """Sum of squares, one after the other: to the last bit the same, however many zeros follow."""
+    total = 0.0
+    for j in range(len(vector)):
+        total += np.float64(vector[j]) * np.float64(vector[j])
+    return total
+
+
+@inlined
 def rescale(vector, factor):
     """vector *= factor, everywhere: how a small scale is brought back to one."""
     small = np.float32(factor)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from streamsvm.jit import kernel
-from streamsvm.losses import LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss, smooth
+from streamsvm.losses import CLOSE, LOSSES, Hinge, Logistic, Loss, SmoothedHinge, SquaredHinge, make_loss, smooth
 from streamsvm.offered import SMOOTH_LOSSES
 from streamsvm.schedules import InverseTime, SlowDecay
 
@@ -304,10 +304,66 @@ def test_which_losses_are_smooth() -> None:
     assert not smooth("hinge")
 
 
+# Implicit steps.
+
+SHIFT = st.one_of(st.sampled_from([0.0, 1e-300, 1e300]), st.floats(1e-9, 1e9), st.floats(0.01, 100))
+
+
+@kernel
+def share_in_kernel(loss, score, label, stiffness):
+    return loss.share(score, label, stiffness)
+
+
+@ANY_LOSS
+@given(score=SCORE, label=LABEL, stiffness=SHIFT)
+def test_an_implicit_step_is_the_dual_step_from_zero(loss: Any, score: float, label: float, stiffness: float) -> None:
+    slope = loss.slope(score, label)
+    share = loss.share(score, label, stiffness) if slope else 1.0
+    assert 0.0 <= share <= 1.0
+    if slope and stiffness:
+        expected = loss.dual_step(0.0, label * score, stiffness)
+        assert share * abs(slope) == pytest.approx(expected, rel=2 * CLOSE if isinstance(loss, Logistic) else 1e-9)
+
+
+@ANY_LOSS
+@given(score=SCORE, label=LABEL, stiffness=SHIFT, more=st.floats(1, 1e6))
+def test_the_stiffer_a_row_the_smaller_its_share(
+    loss: Any, score: float, label: float, stiffness: float, more: float
+) -> None:
+    share, less = loss.share(score, label, stiffness), loss.share(score, label, stiffness * more)
+    assert less <= share * (1.0 + 2 * CLOSE)
+    assert less * more >= share * (1.0 - 2 * CLOSE)  # but the score moves further all the same
+
+
+@ANY_LOSS
+@given(score=SCORE, label=LABEL, stiffness=st.floats(0, 1e9))
+def test_an_implicit_step_does_not_go_too_far(loss: Any, score: float, label: float, stiffness: float) -> None:
+    """Not beyond where the loss is 0, nor to where it would lead back."""
+    slope = loss.slope(score, label)
+    assume(slope != 0.0)
+    moved = label * score + loss.share(score, label, stiffness) * abs(slope) * stiffness
+    if hasattr(loss, "margin"):
+        assert moved <= loss.margin + 1e-9 * (1.0 + abs(score))
+    assert loss.value(label * moved, label) <= loss.value(score, label)
+
+
+@ANY_LOSS
+@pytest.mark.parametrize("size", EXTREMES)
+@pytest.mark.parametrize("stiffness", [0.0, 5e-324, 1e-300, 1.0, 1e30, 1e300])
+def test_extreme_steps_have_a_share_and_kernels_see_the_same(loss: Any, size: float, stiffness: float) -> None:
+    for score in (size, -size):
+        for label in (-1.0, 1.0):
+            found = share_in_kernel(loss, score, label, stiffness)
+            assert 0.0 <= found <= 1.0
+            assert found == pytest.approx(loss.share(score, label, stiffness), rel=1e-9)
+
+
 # Schedules.
 
 
-@pytest.mark.parametrize("schedule", [InverseTime(1e-3, 50.0), SlowDecay(1e-3, 0.5)], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [InverseTime(1e-3, 50.0), SlowDecay(1e-3, 0.5, 6000.0), SlowDecay(0.0, 0.5, 9.0)], ids=str
+)
 @given(t=st.floats(0, 1e12))
 def test_schedules_fall_and_are_the_same_inside_kernels(schedule: Any, t: float) -> None:
     rate = schedule.rate(t)
@@ -317,5 +373,7 @@ def test_schedules_fall_and_are_the_same_inside_kernels(schedule: Any, t: float)
 
 def test_schedules_are_their_formulas() -> None:
     assert InverseTime(0.25, 3.0).rate(5.0) == 0.5
-    assert SlowDecay(0.1, 2.0).rate(0.0) == 2.0
-    assert SlowDecay(0.1, 2.0).rate(75.0) == pytest.approx(2.0 * 16.0**-0.75)
+    assert SlowDecay(0.1, 2.0, 1e9).rate(0.0) == 2.0
+    assert SlowDecay(0.1, 2.0, 1e9).rate(75.0) == pytest.approx(2.0 * 16.0**-0.75)
+    assert SlowDecay(0.1, 2.0, 25.0).rate(75.0) == pytest.approx(2.0 * 16.0**-0.75)  # the shorter of the two
+    assert SlowDecay(1e-9, 2.0, 25.0).rate(75.0) == pytest.approx(1.0)

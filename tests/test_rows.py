@@ -11,10 +11,13 @@ from tiers import examples
 
 from streamsvm.batch import Batch, concatenate, empty_batch
 from streamsvm.jit import kernel
-from streamsvm.losses import Hinge, Logistic, SquaredHinge
+from streamsvm.losses import LOSSES, Hinge, make_loss
 from streamsvm.rows import (
+    FARTHEST,
     ONE,
     SHORT,
+    capped_slope,
+    implicit_slope,
     pair_axpy,
     rebase,
     rescale,
@@ -22,9 +25,9 @@ from streamsvm.rows import (
     row_axpy,
     row_dot,
     row_norm2,
-    safe_rate,
     sort_row,
     strided_dot,
+    vector_norm2,
 )
 
 Vector = np.ndarray[Any, Any]
@@ -57,8 +60,18 @@ def scaled(vector, factor):
 
 
 @kernel
-def safe(eta, loss, slope, values, a, b, gain):
-    return safe_rate(eta, loss, slope, values, a, b, gain)
+def implicit(slope, eta, loss, score, label, values, a, b, gain):
+    return implicit_slope(slope, eta, loss, score, label, values, a, b, gain)
+
+
+@kernel
+def capped(slope, stiffness):
+    return capped_slope(slope, stiffness)
+
+
+@kernel
+def whole_norm2(vector):
+    return vector_norm2(vector)
 
 
 @kernel
@@ -181,22 +194,41 @@ def test_rescale_reaches_every_weight() -> None:
     assert np.array_equal(vector, np.arange(17) / 2)
 
 
-def test_safe_rate_bounds_steep_steps_only() -> None:
-    values = np.array([3.0, 4.0], np.float32)  # norm^2 25
-    assert safe(10.0, Hinge(), -1.0, values, 0, 2, 1.0) == 10.0
-    assert safe(10.0, Logistic(), -1.0, values, 0, 2, 1.0) == 10.0
-    assert safe(10.0, SquaredHinge(), -2.0, values, 0, 2, 1.0) == 10.0  # not on the wrong side
-    assert safe(10.0, SquaredHinge(), -2.1, values, 0, 2, 1.0) == 1.0 / (2.0 * 26.0)
-    assert safe(1e-3, SquaredHinge(), 50.0, values, 0, 2, 1.0) == 1e-3
-    assert safe(0.5, SquaredHinge(), 50.0, values, 0, 0, 0.0) == 0.5  # a row of nothing divides by zero, quietly
+def test_sums_over_a_vector_do_not_depend_on_the_zeros_behind_it() -> None:
+    vector = np.random.default_rng(6).uniform(1e6, 2e6, 2005).astype(np.float32)
+    sums = {whole_norm2(np.append(vector, np.zeros(zeros, np.float32))) for zeros in range(9)}
+    assert len(sums) == 1 and sums.pop() == pytest.approx(math.fsum(vector.astype(float) ** 2), rel=1e-13)
 
 
-@given(st.floats(-1e6, -0.01), st.floats(1e-6, 1e6), st.floats(0.01, 1e3), st.floats(0, 10))
-def test_a_safe_step_never_makes_the_rows_own_loss_worse(score: float, eta: float, size: float, gain: float) -> None:
-    loss, values = SquaredHinge(), np.array([size], np.float32)
-    slope = loss.slope(score, 1.0)
-    moved = score - safe(eta, loss, slope, values, 0, 1, gain) * slope * (float(values[0]) ** 2 + gain)
-    assert loss.value(moved, 1.0) <= loss.value(score, 1.0) * (1 + 1e-9)
+def test_a_capped_step_moves_the_score_no_further_than_so_far() -> None:
+    assert capped(-1.0, FARTHEST) == -1.0 and capped(1.0, 0.0) == 1.0
+    assert capped(-1.0, 10.0 * FARTHEST) == -0.1
+    assert capped(-1.0, 1e300) * 1e300 == pytest.approx(-FARTHEST)
+
+
+@pytest.mark.parametrize("loss", [make_loss(name) for name in LOSSES], ids=list(LOSSES))
+@examples(50)
+@given(
+    st.floats(-50, 50),
+    st.sampled_from([-1.0, 1.0]),
+    st.floats(1e-6, 1e6),
+    st.lists(st.floats(-1e3, 1e3, width=32), max_size=9),
+    st.sampled_from([0.0, 1.0, 2.25]),
+)
+def test_an_implicit_step_goes_along_the_slope_at_its_end(
+    loss: Any, score: float, label: float, eta: float, row: list[float], gain: float
+) -> None:
+    values = np.array(row, np.float32)
+    slope, reach = loss.slope(score, label), math.fsum(values.astype(float) ** 2) + gain
+    found = implicit(slope, eta, loss, score, label, values, 0, len(values), gain)
+    moved = score - eta * found * reach
+    room = 2e-3 * abs(found) * (1.0 + loss.bend() * eta * reach) + 1e-9
+    if slope == 0.0 or not isinstance(loss, Hinge):
+        assert found == pytest.approx(loss.slope(moved, label), abs=room + 2e-3 * eta * abs(found) * reach)
+    else:  # at the kink all slopes between 0 and the first are those of its end
+        assert label * moved <= loss.margin + 1e-6 * (1.0 + abs(score)) and 0.0 <= -label * found <= 1.0
+        assert found == slope or label * moved == pytest.approx(loss.margin, abs=1e-6 * (1.0 + abs(score)))
+    assert loss.value(moved, label) <= loss.value(score, label) * (1 + 1e-9) + 1e-12
 
 
 # Sorting.

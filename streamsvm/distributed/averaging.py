@@ -39,7 +39,7 @@ from streamsvm.runs import OnlineRun
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset
 from streamsvm.solvers import OnlineSolver
-from streamsvm.solvers.base import LOSS, SEEN, STEP, WEIGHT, WRONG, T
+from streamsvm.solvers.base import LOSS, SEEN, STEP, UNIT, WEIGHT, WRONG, T
 
 
 def take_mean(solver: OnlineSolver, total: Float64s, told: Sequence[work.Learned], classes: int) -> None:
@@ -53,8 +53,8 @@ def take_mean(solver: OnlineSolver, total: Float64s, told: Sequence[work.Learned
     scalars = solver.scalars
     scalars[SEEN], scalars[WEIGHT] = seen, weight
     scalars[LOSS], scalars[WRONG] = sum(one.loss for one in told), sum(one.wrong for one in told)
-    if told[0].step_size is not None:
-        scalars[STEP] = told[0].step_size
+    if told[0].step.size is not None:
+        scalars[[STEP, UNIT]] = told[0].step
     scalars[T] = sum(one.clock for one in told)
 
 
@@ -174,11 +174,11 @@ class ClusterTraining(AveragedRun, TrainingRun):
         begin = self._shared() if self.number > 1 or self.initial is not None else None
         if self.number == 1:
             self._clocks = [float(solver.scalars[T])] * team.count
-        eta0 = solver.step_size
-        if eta0 is None and solver.has_step_size:
-            eta0 = team.ask_first(work.first_step_size, solver.problem)
+        step = work.step_of(solver)
+        if step.size is None and solver.has_step_size:
+            step = team.ask_first(work.first_step, solver.problem)
         total, told = team.add(
-            work.learn_pass, self.number, solver.problem, begin, Each(self._clocks), eta0,
+            work.learn_pass, self.number, solver.problem, begin, Each(self._clocks), step,
             size=size, rows=self.groups.rows,
         )  # fmt: skip
         learned = [one.learned[0] for one in told]

@@ -16,7 +16,8 @@ from streamsvm.distributed.averaging import AveragedRun, take_mean
 from streamsvm.distributed.cluster import Shared
 from streamsvm.distributed.held_out import measure_on_workers
 from streamsvm.distributed.team import Each
-from streamsvm.distributed.tuning_work import bytes_beside, first_step_sizes, learn_contest
+from streamsvm.distributed.tuning_work import bytes_beside, first_steps, learn_contest
+from streamsvm.distributed.work import step_of
 from streamsvm.holdout import Holdout
 from streamsvm.judging import wanted
 from streamsvm.progress import Progress
@@ -72,14 +73,14 @@ class ClusterTuning(AveragedRun, TuningRun):
         candidates = [contest.candidates[place] for place in places]
         begins = [self._shared(place) if self.number > 1 else None for place in places]
         clocks = [self._clocks.get(candidate, [0.0] * team.count) for candidate in candidates]
-        step_sizes = [contest.step_sizes[place] for place in places]
+        steps = [step_of(contest.solver(place)) for place in places]
         total, told = team.add(
             learn_contest,
             self.number,
             candidates,
             begins,
             Each(list(zip(*clocks, strict=True))),
-            step_sizes,
+            steps,
             size=8 * self.weight_count * len(places),
             rows=self.groups.rows,
         )
@@ -106,11 +107,11 @@ class ClusterTuning(AveragedRun, TuningRun):
         ]
         if not open_ones:
             return
-        found = self.passes.team.ask_first(first_step_sizes, [contest.candidates[place] for place in open_ones])
-        for place, eta0 in zip(open_ones, found, strict=True):
-            if eta0 is not None:
+        found = self.passes.team.ask_first(first_steps, [contest.candidates[place] for place in open_ones])
+        for place, step in zip(open_ones, found, strict=True):
+            if step.size is not None:
                 solver = contest.solver(place)
-                solver.take_step_size(eta0)
+                solver.take_step_size(step.size, step.unit)
                 contest.take_up(place, solver)
 
     def measure_held_out(self) -> None:

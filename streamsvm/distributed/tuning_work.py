@@ -10,7 +10,7 @@ from streamsvm.batch import Float32s
 from streamsvm.config import Settings
 from streamsvm.contest import Candidate, Contest
 from streamsvm.distributed.job import Job, OpenShard, guarded, open_shard
-from streamsvm.distributed.work import Passed, begin_from_mean, share_of, visits_of, weights_shape
+from streamsvm.distributed.work import Passed, Step, begin_from_mean, share_of, step_of, visits_of, weights_shape
 from streamsvm.reading import make_reading, memory_for_solvers
 from streamsvm.scoring import Offset
 
@@ -45,7 +45,7 @@ def _opened(shard: OpenShard, job: Job, candidates: Sequence[Candidate]) -> Iter
 
 
 @guarded
-def first_step_sizes(job: Job, number: int, candidates: Sequence[Candidate]) -> list[float | None]:
+def first_steps(job: Job, number: int, candidates: Sequence[Candidate]) -> list[Step]:
     """The step sizes that candidates choose on the first rows of a shard."""
     with open_shard(job, number) as shard, _opened(shard, job, candidates) as (contest, _):
         contest.begin_pass(1)
@@ -53,9 +53,15 @@ def first_step_sizes(job: Job, number: int, candidates: Sequence[Candidate]) -> 
             for rows, order in visits:
                 contest.learn(rows, order)
                 if None not in contest.step_sizes:
-                    return contest.step_sizes
+                    return steps_of(contest)
         contest.end_pass()
-        return contest.step_sizes
+        return steps_of(contest)
+
+
+def steps_of(contest: Contest) -> list[Step]:
+    """Where each candidate stands; no longer the one that diverged."""
+    alive = enumerate(contest.alive)
+    return [step_of(contest.solver(place)) if live else Step(None, 1.0) for place, live in alive]
 
 
 @guarded
@@ -66,14 +72,14 @@ def learn_contest(
     candidates: Sequence[Candidate],
     begins: Sequence[tuple[Float32s, Offset] | None],
     clocks: Sequence[float],
-    step_sizes: Sequence[float | None],
+    steps: Sequence[Step],
 ) -> Any:
     """One pass over a shard with all candidates: weights times the weight of its rows, [candidate, ...]."""
     with open_shard(job, number) as shard, _opened(shard, job, candidates) as (contest, shape):
-        for k, eta0 in enumerate(step_sizes):
+        for k, step in enumerate(steps):
             solver = contest.solver(k)
-            if eta0 is not None:
-                solver.take_step_size(eta0)
+            if step.size is not None:
+                solver.take_step_size(step.size, step.unit)
             begin_from_mean(solver, begins[k], clocks[k])
             contest.take_up(k, solver)
         contest.begin_pass(pass_number)

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.batch import Batch, Float32s, Float64s, Int64s
+from streamsvm.batch import Batch, Float32s, Float64s, Int64s, empty_batch
 from streamsvm.distributed.job import Facts, Job, OpenShard, close_all, guarded, open_shard
+from streamsvm.features.autoscale import Moments, moments_of
+from streamsvm.features.held_back import FEATURES, FEWEST
 from streamsvm.features.scaling import Scaling
 from streamsvm.fitting import held_out_rows
 from streamsvm.holdout import Holdout
@@ -21,7 +23,7 @@ from streamsvm.online_training import solver_options
 from streamsvm.runs import make_online, make_problem
 from streamsvm.score_sample import ScoreSample
 from streamsvm.scoring import Offset, losses_of, score_rows
-from streamsvm.solvers.base import LOSS, SEEN, WEIGHT, WRONG, OnlineSolver, Problem, T
+from streamsvm.solvers.base import LOSS, SEEN, UNIT, WEIGHT, WRONG, OnlineSolver, Problem, T
 from streamsvm.solvers.sums import Other, Sums
 
 
@@ -71,6 +73,20 @@ def rows_at(job: Job, number: int, rows: Int64s) -> Batch:
     with open_shard(job, number) as shard:
         shard.filled()
         return shard.feed.rows_at(rows)
+
+
+@guarded
+def moments_at(job: Job, number: int, rows: Int64s) -> Moments:
+    """What is known of features in some rows of a shard, or in some of these that stand for all where rows are long."""
+    with open_shard(job, number) as shard:
+        passes = shard.filled()
+        first = passes.group(0) if len(rows) else empty_batch()
+        few = max(FEWEST, int(FEATURES * first.rows / max(1, first.features)))
+        kept = rows[np.linspace(0, len(rows), min(few, len(rows)), endpoint=False).astype(np.int64)]
+        batch = shard.feed.rows_at(kept)
+        batch = batch._replace(weights=batch.weights * np.float32(len(rows) / max(1, len(kept))))
+        indicators = shard.stream.features.indicators
+        return moments_of(batch, np.empty(0, np.int64) if indicators is None else indicators)
 
 
 @guarded
@@ -209,8 +225,15 @@ class Learned(NamedTuple):
     loss: float
     wrong: float
     clock: float
-    step_size: float | None
+    step: "Step"
     bias: Any
+
+
+class Step(NamedTuple):
+    """A step size, None where there is none, and the weight of a usual row, to which it belongs."""
+
+    size: float | None
+    unit: float
 
 
 class Passed(NamedTuple):
@@ -240,9 +263,13 @@ def share_of(solver: OnlineSolver, out: Float64s) -> Learned:
         float(scalars[LOSS]),
         float(scalars[WRONG]),
         float(scalars[T]),
-        solver.step_size,
+        step_of(solver),
         weight * np.asarray(bias, np.float64),
     )
+
+
+def step_of(solver: OnlineSolver) -> Step:
+    return Step(solver.step_size, float(solver.scalars[UNIT]))
 
 
 def weights_shape(shard: OpenShard, groups: Any) -> tuple[int, ...]:
@@ -251,9 +278,9 @@ def weights_shape(shard: OpenShard, groups: Any) -> tuple[int, ...]:
     return (groups.width, len(classes.names)) if classes.many else (groups.width,)
 
 
-def _online(shard: OpenShard, job: Job, problem: Problem, eta0: float | None) -> OnlineSolver:
+def _online(shard: OpenShard, job: Job, problem: Problem) -> OnlineSolver:
     groups, settings = groups_for(shard, job), shard.settings
-    options = {**solver_options(settings, job.initial), **({} if eta0 is None else {"eta0": eta0})}
+    options = solver_options(settings, job.initial)
     solver = make_online(
         settings, shard.feed, settings.solver.name, problem, dim=groups.width, memory=settings.run.memory, **options
     )
@@ -262,18 +289,18 @@ def _online(shard: OpenShard, job: Job, problem: Problem, eta0: float | None) ->
 
 
 @guarded
-def first_step_size(job: Job, number: int, problem: Problem) -> float | None:
+def first_step(job: Job, number: int, problem: Problem) -> Step:
     """The step size that a solver chooses on the first rows of a shard."""
     with open_shard(job, number) as shard:
-        solver = _online(shard, job, problem, None)
+        solver = _online(shard, job, problem)
         solver.begin_pass(1)
         with closing(visits_of(shard, 1)) as visits:
             for rows, order in visits:
                 solver.learn(rows, order)
                 if solver.step_size is not None:
-                    return solver.step_size
+                    return step_of(solver)
         solver.end_pass()
-        return solver.step_size
+        return step_of(solver)
 
 
 def visits_of(shard: OpenShard, pass_number: int) -> Generator[tuple[Batch, Int64s | None], None, None]:
@@ -296,12 +323,14 @@ def learn_pass(
     problem: Problem,
     begin: tuple[Float32s, Offset] | None,
     clock: float,
-    eta0: float | None,
+    step: Step,
 ) -> Any:
     """One pass over a shard, from weights that all have a share in: weights times the weight of its rows."""
     assert job.facts is not None
     with open_shard(job, number) as shard:
-        groups, solver = groups_for(shard, job), _online(shard, job, problem, eta0)
+        groups, solver = groups_for(shard, job), _online(shard, job, problem)
+        if step.size is not None:
+            solver.take_step_size(step.size, step.unit)
         begin_from_mean(solver, begin, clock)
         solver.begin_pass(pass_number)
         before = shard.feed.features

@@ -21,6 +21,7 @@ with w_j as it is rounded, so that what is rounded is multiplied by x - mean and
 time in seconds, a rounded weight alone would move the score by more than the deviation.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -308,6 +309,21 @@ def moments_of(rows: Batch, indicators: Int64s) -> Moments:
     missing[: len(marks)][there] = found[places[there], 0]
     weight, mean, distances = found.T.copy()
     return Moments(features, weight, mean, distances, missing, total)
+
+
+def merged(parts: Sequence[Moments]) -> Moments:
+    """What is known of the rows of all parts together (Chan et al. 1983)."""
+    features = np.unique(np.concatenate([part.features for part in parts]))
+    weight, mean, distances, missing = np.zeros((4, len(features)))
+    for part in parts:
+        at = np.searchsorted(features, part.features)
+        both = weight[at] + part.weight
+        share, move = part.weight / np.maximum(both, 1e-300), part.mean - mean[at]
+        distances[at] += part.distances + np.square(move) * weight[at] * share
+        mean[at] += move * share
+        weight[at] = both
+        missing[at] += part.missing
+    return Moments(features, weight, mean, distances, missing, sum(part.total for part in parts))
 
 
 @kernel

@@ -26,6 +26,7 @@ from streamsvm.rows import (
     row_axpy,
     row_dot,
     row_norm2,
+    vector_norm2,
 )
 from streamsvm.schedules import InverseTime
 from streamsvm.solvers.base import (
@@ -109,7 +110,7 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, provable, vector, scalars):
         if scale < SMALLEST_SCALE:
             rescale(vector, scale)
             writes += 1.0
-            written = scale * scale * written + 2.0 * row_norm2(vector, 0, len(vector))
+            written = scale * scale * written + 2.0 * vector_norm2(vector)
             scale = 1.0
         slope = loss.slope(score, label)
         if slope != 0.0:

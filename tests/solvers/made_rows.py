@@ -49,7 +49,7 @@ def climbing() -> Batch:
     rows = [
         {j % 7: 0.3 + 0.01 * i, 37 * j: 0.5 * (-1) ** i, 37 * j + 40: 1.0 - 0.003 * i} for i, j in enumerate(places)
     ]
-    weights = [1.3**i if i % 9 != 5 else 0.0 for i in range(len(rows))]
+    weights = [1.4**i if i % 9 != 5 else 0.0 for i in range(len(rows))]
     return batch_of(rows, [float(i % 3 == 0) for i in range(len(rows))], weights)
 
 

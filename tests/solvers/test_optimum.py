@@ -148,6 +148,8 @@ def test_weights_mean_what_scikit_learn_means_by_sample_weight(name: str) -> Non
 def test_those_exempt_from_this_approach_it_with_care() -> None:
     """Every row's curvature looked at, or a small constant step."""
     assert -1e-6 <= weighted_gap(Zhang, eta0=0.005) <= 0.004
+    gap, distance = free_bias_gap(Zhang, eta0=0.005)
+    assert -1e-6 <= gap <= 0.003 and distance < 0.05
     gap, distance = free_bias_gap(Sgdqn, skip=1)
     assert -1e-6 <= gap <= 0.006 and distance < 0.1
 
@@ -159,8 +161,9 @@ def test_repeating_a_row_and_doubling_its_weight_lead_to_the_same_place(name: st
     heavy = ROWS._replace(weights=np.where(double, 2, 1).astype(np.float32))
     repeated = [piece for i in range(ROWS.rows) for piece in [ROWS.slice(i, i + 1)] * (2 if double[i] else 1)]
     problem = Problem(make_loss("logistic"), L2(0.05))
-    first, b = run_passes(SOLVERS[name](problem), [heavy], 100).weights()
-    second, other_b = run_passes(SOLVERS[name](problem), repeated, 100).weights()
+    passes = 400 if name == "adagrad" else 100  # its steps get shorter by themselves: the end comes late
+    first, b = run_passes(SOLVERS[name](problem), [heavy], passes).weights()
+    second, other_b = run_passes(SOLVERS[name](problem), [concatenate(repeated)], passes).weights()
     assert np.abs(first - second).max() < 0.03 * np.abs(first).max() and abs(b - other_b) < 0.03
 
 

@@ -19,7 +19,7 @@ from streamsvm.batch import Batch
 from streamsvm.losses import LOSSES, Loss, make_loss
 from streamsvm.penalties import L2
 from streamsvm.solvers import SOLVERS, Asgd, OnlineSolver, Pegasos, Sgd, Sgdqn, Zhang
-from streamsvm.solvers.asgd import ALPHA, BETA
+from streamsvm.solvers.asgd import ALPHA, BETA, ROOT_ROWS
 from streamsvm.solvers.base import SCALE, SMALLEST_SCALE, Problem, T, make_bias
 from streamsvm.solvers.pegasos import LONGEST_LEAP, SMALLEST_BETA
 from streamsvm.solvers.sgdqn import EXTRA_BIAS, GOLDEN, NEXT, rounded
@@ -47,24 +47,35 @@ def rows_of(batch: Batch, passes: int) -> list[Row]:
     return [row for row in one * passes if row.weight]
 
 
-def dot(vector: Vector, row: Row) -> float:
-    """In double, over four lanes."""
+def over_lanes(products: Vector) -> float:
+    """Their sum in double, over four lanes."""
     lanes = [0.0] * 4
-    products = (vector[row.indices].astype(float) * row.values.astype(float)).tolist()
     whole = len(products) // 4 * 4
-    for k, product in enumerate(products):
+    for k, product in enumerate(products.tolist()):
         lanes[k % 4 if k < whole else 0] += product
     return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 
 
-def bounded(eta: float, loss: Loss, slope: float, row: Row, gain: float) -> float:
-    """safe_rate: a steep step ends where the row's loss is least."""
-    if loss.bend() == 0.0 or abs(slope) <= loss.bend():
-        return eta
-    norm2 = 0.0
-    for value in row.values.astype(float).tolist():
-        norm2 += value * value
-    return min(eta, 1.0 / (loss.bend() * (norm2 + gain)))
+def dot(vector: Vector, row: Row) -> float:
+    return over_lanes(vector[row.indices].astype(float) * row.values.astype(float))
+
+
+def stiffness(eta: float, row: Row, gain: float) -> float:
+    """How far a step of size eta along a slope of one moves the row's own score."""
+    return eta * (over_lanes(row.values.astype(float) ** 2) + gain)
+
+
+def implicit(loss: Loss, score: float, row: Row, eta: float, gain: float) -> float:
+    """The slope where a step along it ends."""
+    return loss.slope(score, row.label) * loss.share(score, row.label, stiffness(eta, row, gain))
+
+
+def proving(problem: Problem, score: float, row: Row, eta: float) -> float:
+    """The slope where the step begins, while it moves the score by no more than 64, if that is to prove a bound."""
+    if not problem.provable:
+        return implicit(problem.loss, score, row, eta, problem.bias.gain)
+    moved = stiffness(eta, row, problem.bias.gain)
+    return problem.loss.slope(score, row.label) * (64.0 / moved if moved > 64.0 else 1.0)
 
 
 # To the last bit.
@@ -81,8 +92,7 @@ def sgd_twin(problem: Problem, eta0: float, rows: list[Row]) -> tuple[Vector, fl
         b *= 1.0 - row.weight * eta * l2 * bias.decay
         if scale < SMALLEST_SCALE:
             v, scale = v * np.float32(scale), 1.0
-        slope = loss.slope(score, row.label)
-        step = slope * bounded(row.weight * eta, loss, slope, row, bias.gain)
+        step = row.weight * eta * proving(problem, score, row, row.weight * eta)
         v[row.indices] += np.float32(-step / scale) * row.values
         b -= step * bias.gain
     return v * np.float32(scale), b
@@ -96,10 +106,11 @@ def pegasos_twin(problem: Problem, k: int, project: bool, rows: list[Row], avera
         waiting, slopes, weight = [], 0.0, 0.0
         for row in rows[start : start + k]:
             score = scale * dot(v, row) + b
-            slope = row.weight * loss.slope(score, row.label)
+            slope = loss.slope(score, row.label)
+            if slope and not problem.provable:
+                slope = implicit(loss, score, row, row.weight * (1.0 / (l2 * (t + 1.0))), bias.gain)
+            slope *= row.weight
             if slope:
-                longest = row.weight * (1.0 / (l2 * (t + 1.0)))
-                slope *= bounded(longest, loss, slope / row.weight, row, bias.gain) / longest
                 waiting += list(zip(row.indices.tolist(), np.float32(slope) * row.values, strict=True))
             slopes += slope
             weight += row.weight
@@ -160,16 +171,17 @@ class SgdqnTwin:
 
     def learn(self, row: Row) -> None:
         loss, (l2,), bias = self.problem
-        slope = loss.slope(self.dot(row) + self.b, row.label)
+        score = self.dot(row) + self.b
+        slope = loss.slope(score, row.label)
         self.t += row.weight
         rate_b = self.eta0 / (self.growth() + self.extra_b)
         self.b *= 1.0 - row.weight * l2 * rate_b * bias.decay
+        norm2 = 0.0
+        for j, x in zip(row.indices.tolist(), row.values.tolist(), strict=True):
+            norm2 += x * x / (self.growth() + float(self.extra[j]))
         share = row.weight
-        if loss.bend() > 0.0 and abs(slope) > loss.bend():
-            norm2 = 0.0
-            for j, x in zip(row.indices.tolist(), row.values.tolist(), strict=True):
-                norm2 += x * x / (self.growth() + float(self.extra[j]))
-            share = min(share, 1.0 / (loss.bend() * (self.eta0 * norm2 + rate_b * bias.gain)))
+        if slope:
+            share *= loss.share(score, row.label, row.weight * (self.eta0 * norm2 + rate_b * bias.gain))
         self.v[row.indices] += self.real(-share * self.eta0 * slope) * row.values
         self.b -= share * rate_b * slope * bias.gain
         self.rows_since += 1
@@ -236,7 +248,8 @@ def test_sgdqn_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, l2: float,
     twin = SgdqnTwin(problem, eta0, skip)
     for row in rows_of(rows, 2):
         twin.learn(row)
-    assert solver.vector[1::2].tobytes() == twin.extra.tobytes() and twin.extra.any()
+    assert solver.vector[1::2].tobytes() == twin.extra.tobytes()
+    assert twin.extra.any() or eta0 == 1e3  # long steps end at the margin, where rounding says on which side
     assert solver.weights()[0].tobytes() == twin.weights()[0].tobytes()
     assert solver.weights()[1] == twin.b and solver.scalars[EXTRA_BIAS] == twin.extra_b
 
@@ -244,12 +257,15 @@ def test_sgdqn_equals_its_twin_to_the_last_bit(loss: Loss, bias: Any, l2: float,
 # But for rounding.
 
 
-def dense_steps(problem: Problem, x: Vector, row: Row, state: tuple[Vector, float], eta: float) -> tuple[Vector, float]:
+def dense_steps(
+    problem: Problem, x: Vector, row: Row, state: tuple[Vector, float], eta: float, *, proof: bool = False
+) -> tuple[Vector, float]:
     """w *= 1 - c eta l2;  w -= c eta slope x, and the bias as one more feature."""
     loss, (l2,), bias = problem
     w, b = state
-    slope = loss.slope(float(w @ x) + b, row.label)
-    step = bounded(row.weight * eta, loss, slope, row, bias.gain) * slope
+    score, longest = float(w @ x) + b, row.weight * eta
+    slope = proving(problem, score, row, longest) if proof else implicit(loss, score, row, longest, bias.gain)
+    step = longest * slope
     shrink = 1.0 - row.weight * eta * l2
     return shrink * w - step * x, (shrink if bias.decay else 1.0) * b - step * bias.gain
 
@@ -259,7 +275,7 @@ def sgd_formula(problem: Problem, eta0: float, batch: Batch, passes: int) -> tup
     matrix = dense(batch, WIDTH)[batch.weights > 0]
     for x, row in zip(np.tile(matrix, (passes, 1)), rows_of(batch, passes), strict=True):
         t += row.weight
-        w, b = dense_steps(problem, x, row, (w, b), 1.0 / (problem.l2 * t + 1.0 / eta0))
+        w, b = dense_steps(problem, x, row, (w, b), 1.0 / (problem.l2 * t + 1.0 / eta0), proof=True)
     return w, b
 
 
@@ -273,12 +289,12 @@ class SgdqnFormula:
 
     def learn(self, x: Vector, row: Row) -> None:
         loss, (l2,), bias = self.problem
-        slope = loss.slope(float(self.w @ x) + self.b, row.label)
+        score = float(self.w @ x) + self.b
+        slope = loss.slope(score, row.label)
         self.inverse += row.weight * l2
         self.inverse_b += row.weight * l2
-        share = row.weight
-        if loss.bend() and abs(slope) > loss.bend():
-            share = min(share, 1.0 / (loss.bend() * (x @ (x / self.inverse) + bias.gain / self.inverse_b)))
+        reach = x @ (x / self.inverse) + bias.gain / self.inverse_b
+        share = row.weight * (loss.share(score, row.label, row.weight * reach) if slope else 1.0)
         change, change_b = -share * slope * x / self.inverse, -share * slope * bias.gain / self.inverse_b
         self.w += change - row.weight * l2 / self.inverse * self.w
         self.b += change_b - row.weight * l2 / self.inverse_b * self.b * bias.decay
@@ -319,7 +335,8 @@ def asgd_formula(problem: Problem, eta0: float, batch: Batch, passes: int) -> tu
     mean, mean_b = w, b
     matrix = dense(batch, WIDTH)[batch.weights > 0]
     for x, row in zip(np.tile(matrix, (passes, 1)), rows_of(batch, passes), strict=True):
-        eta = eta0 * (1.0 + problem.l2 * eta0 * (t + row.weight)) ** -0.75
+        after = t + row.weight
+        eta = eta0 * min((1.0 + problem.l2 * eta0 * after) ** -0.75, (1.0 + after / ROOT_ROWS) ** -0.5)
         w, b = dense_steps(problem, x, row, (w, b), eta)
         for _ in range(int(row.weight)):
             t += 1.0
@@ -339,9 +356,10 @@ def pegasos_formula(problem: Problem, k: int, batch: Batch, passes: int, average
         share = sum(row.weight for _, row in chosen) / k
         gradient, slopes = np.zeros(WIDTH), 0.0
         for x, row in chosen:
-            slope = loss.slope(float(w @ x) + b, row.label)
-            longest = row.weight / (l2 * (t + 1.0))
-            slope *= row.weight * bounded(longest, loss, slope, row, bias.gain) / longest
+            score, longest = float(w @ x) + b, row.weight / (l2 * (t + 1.0))
+            slope = row.weight * (
+                loss.slope(score, row.label) if problem.provable else implicit(loss, score, row, longest, bias.gain)
+            )
             gradient += slope * x
             slopes += slope
         t += share
@@ -445,9 +463,13 @@ def test_a_hundred_passes_of_pegasos_do_not_drift() -> None:
 
 
 def test_a_hundred_passes_of_zhang_do_not_drift() -> None:
-    """A constant step makes the scale small again and again."""
-    solver = run_passes(Zhang(SMOOTH, eta0=0.5, dim=WIDTH), [SHORT], 100)
-    close(solver, zhang_formula(SMOOTH, 0.5, SHORT, 100), 2e-4)
+    """A constant step makes the scale small again and again.
+
+    With a loss whose implicit step is written down: a logistic one is solved for to 0.1 %, rounding decides when.
+    """
+    problem = Problem(make_loss("smoothed_hinge"), L2(0.05), PENALISED)
+    solver = run_passes(Zhang(problem, eta0=0.5, dim=WIDTH), [SHORT], 100)
+    close(solver, zhang_formula(problem, 0.5, SHORT, 100), 2e-4)
 
 
 def test_the_mean_of_pegasos_survives_steps_that_are_projected_far_back() -> None:
