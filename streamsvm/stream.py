@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from streamsvm.batch import Batch, Batches
+from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
 from streamsvm.features.recipe import Numbers, numbers_of
@@ -57,6 +57,11 @@ class Features(NamedTuple):
     def numbers(self) -> Numbers | None:
         """Which features are numbers of a table, and which say that one is missing; None where there is no table."""
         return numbers_of(self.recipe)
+
+    @property
+    def indicators(self) -> Int64s | None:
+        """Of feature 0, 1, ...: the index of the one that says it is missing, or -1; None where there is no table."""
+        return self.numbers.indicators if self.numbers is not None else None
 
 
 UNKNOWN = Features()
