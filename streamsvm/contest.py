@@ -38,6 +38,8 @@ def chosen(settings: Settings, candidate: Candidate) -> Settings:
     solver: Any = settings.solver
     if solver.name != candidate.solver:
         solver = SOLVER_SETTINGS[candidate.solver](passes=solver.passes)
+    if getattr(solver, "revisit", False):  # how often would be asked for each candidate by itself
+        solver = solver.model_copy(update={"revisit": False})
     return settings.model_copy(update={"penalty": penalty, "loss": candidate.loss, "solver": solver})
 
 
