@@ -10,7 +10,9 @@
 z_j is minus the sum of gradients, corrected for steps that become shorter, and n_j the sum of their squares. Weights
 follow from these and from t, so that the penalty of rows in which a feature does not occur costs nothing. The paper has
 l1 and l2 where t l1 and t l2 stand here: its penalty fades as rows come in, ours means the same as in other solvers.
-The root of n_j is what is stored. A small beta lets rare features begin with long steps.
+The root of n_j is what is stored. A small beta lets rare features begin with long steps. After 10^8 rows a change of
+z_j, or of the root, is smaller than a unit in the last place, and plain single precision would lose it: both are
+rounded up or down by turns (sgdqn.rounded), so that changes add up to what they are after 10^9 rows too.
 Choose it for sparse models of very many features; with l1 it keeps far fewer weights than `folos` at the same error.
 """
 
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
-from streamsvm.jit import kernel
+from streamsvm.jit import inlined, kernel
 from streamsvm.penalties import soft
 from streamsvm.rows import ONE, fetch_ahead
 from streamsvm.solvers.base import (
@@ -36,7 +38,8 @@ from streamsvm.solvers.base import (
     T,
     row_order,
 )
-from streamsvm.solvers.own_steps import gathered_dot, known_root, longest_row, safe_share
+from streamsvm.solvers.own_steps import gathered_dot, grow, known_root, longest_row, safe_share
+from streamsvm.solvers.sgdqn import GOLDEN, NEXT, rounded
 
 BIAS_Z, BIAS_ROOT, GIVEN = OWN, OWN + 1, OWN + 2
 TINY = 1e-30  # with beta = 0 a weight never seen is 0 / TINY
@@ -144,6 +147,15 @@ def write_weights(l1, l2, beta, vector, scalars, weights):
         weights[j] = soft(vector[2 * j], threshold) / (vector[2 * j + 1] * speed + slack)
 
 
+@inlined
+def moved(z, move, turn):
+    """z + move in single precision, up or down by turns as sgdqn.rounded; no move leaves it as it is."""
+    value = np.float64(z) + np.float64(move)
+    near = np.float64(np.float32(value))
+    unit = np.float64(np.float32(near * (1.0 + NEXT))) - near
+    return np.float32(value + turn * unit) if move != 0.0 else z
+
+
 @kernel
 def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
@@ -179,20 +191,19 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
         t += c
         slope = loss.slope(score, label)
         if slope != 0.0:
-            part = np.float32(math.sqrt(c) * slope)
-            for k in range(size):
-                g = part * values[first + k]
-                grown = np.float32(math.sqrt(roots[k] * roots[k] + g * g))
-                w[k] *= (grown - roots[k]) * speed
-                roots[k] = grown
+            part, turn = np.float32(math.sqrt(c) * slope), GOLDEN * t % 1.0 - 0.5
+            if loss.bend() > 0.0 and abs(slope) > loss.bend():
+                grow(roots, math.sqrt(c) * slope, values, first, size)
             grown_b = math.sqrt(b_root * b_root + c * slope * slope * bias.gain)
             b_reach = bias.gain / (grown_b / eta0 + slack)
             step = slope * safe_share(c, loss, slope, values, first, size, roots, 1.0 / eta0, slack, b_reach)
             small = np.float32(step)
             for k in range(size):
                 j = np.uint64(indices[first + k]) << ONE
-                vector[j] += w[k] - small * values[first + k]
-                vector[j + ONE] = roots[k]
+                root, g = vector[j + ONE], part * values[first + k]
+                grown = rounded(math.sqrt(np.float64(root) * np.float64(root) + np.float64(g * g)), root, turn)
+                vector[j] = moved(vector[j], w[k] * ((grown - root) * speed) - small * values[first + k], turn)
+                vector[j + ONE] = grown
             b_z += (grown_b - b_root) / eta0 * b - step * bias.gain
             b_root = grown_b
         b = b_z / ((beta + b_root) / eta0 + t * l2 * bias.decay + TINY)
