@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import IO, Any, NamedTuple
 
-from streamsvm.config import Settings
+from streamsvm.config import Settings, expand
 from streamsvm.dialects import training_plan
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import row_text
 from streamsvm.io.compression import promised
 from streamsvm.io.files import local_path, written_atomically
+from streamsvm.io.overwriting import refuse_overwriting
 from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
 from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local, redact_url
@@ -82,6 +83,7 @@ def convert(
 ) -> dict[str, Any]:
     """Convert; returns what was done."""
     begun = time.monotonic()
+    refuse_overwriting([("the output (OUT)", target.url)], [("the input (IN)", url) for url in inputs], expand)
     source = make_source(settings, inputs)
     format = format_of(source, settings.data.format)
     _refuse_overwriting(target, format)

@@ -77,9 +77,10 @@ ROOMS = {
     "cells": {"batch", "jit"},
     "io": SMALL | {"cells", "hashing", "interrupts", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
+    "io/overwriting": {"errors", "io", "io/files", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
-    "io/names_file": {"errors", "io/files"},
+    "io/names_file": {"errors", "io/files", "io/urls"},
     "io/liblinear_text": {"batch", "errors"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
@@ -135,7 +136,7 @@ ROOMS = {
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
-    | {"offered", "tables", "whole_tables"},
+    | {"io/overwriting", "offered", "tables", "whole_tables"},
     "predicting": {"batch", "config", "converting", "errors", "io", "model", "offered", "stream"},
     "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
     | {"offered", "stream", "tables"},
@@ -173,6 +174,7 @@ ROOMS = {
     | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
     | {"online_training", "solvers", "stream"},
     "training": {
+        "io/overwriting",
         "distributed",
         "online_training",
         "checkpoint",
@@ -233,7 +235,7 @@ ROOMS = {
     | {"pool", "progress", "readers", "reading", "runs", "score_sample", "scoring", "shuffle", "solvers", "stream"}
     | {"tables"}
     | SMALL,
-    "follow_settings": {"config", "errors", "offered"},
+    "follow_settings": {"config", "errors", "io/overwriting", "offered"},
     "following": {
         "offered",
         "follow_settings",
@@ -255,7 +257,7 @@ ROOMS = {
     | {"runs", "score_sample"}
     | SMALL,
     "tuning": {"checkpoint", "config", "contest", "distributed", "passes", "progress", "report", "runs", "solvers"}
-    | {"training", "tuning_run"}
+    | {"io/overwriting", "training", "tuning_run"}
     | SMALL,
     "cli": {
         "offered",
@@ -272,7 +274,7 @@ ROOMS = {
         "predicting",
         "stream",
     }
-    | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
+    | {"interrupts", "io", "io/cache", "io/files", "io/generations", "io/overwriting"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | {"report", "report/recording"}
     | SMALL,

@@ -55,6 +55,7 @@ from streamsvm.config.solvers import (
 )
 from streamsvm.config.wording import one_of, show
 from streamsvm.errors import ConfigError
+from streamsvm.io.urls import names_place
 from streamsvm.offered import FORMATS, KERNEL, LOSSES, MAPS, ONLINE
 
 ANY_FORMAT = ("auto", *FORMATS)
@@ -425,6 +426,26 @@ class Settings(Section, title="streamsvm settings"):
     def multiclass_rule(self) -> str:
         """How more than two classes are learned."""
         return "ova" if self.multiclass == "auto" else self.multiclass
+
+    def outputs(self) -> list[tuple[str, str]]:
+        """What a run writes: what it is, and where."""
+        output, cache = self.output, self.run.cache
+        named = names_place(output.model) if output.model and self.features.names else None
+        found = {
+            "the model (output.model)": output.model,
+            "the names of features (features.names)": named,
+            "the report (output.report)": output.report,
+            "the cache (run.cache)": None if cache in ("auto", "off") else cache,
+            "the directory of checkpoints (checkpoint.dir)": self.checkpoint.dir,
+        }
+        return [(what, url) for what, url in found.items() if url]
+
+    def inputs(self) -> list[tuple[str, str]]:
+        """What a run reads: what it is, and where."""
+        found = [("the training data (data.train)", url) for url in self.data.train or ()]
+        found += [("the test data (data.test)", url) for url in self.data.test or ()]
+        init = self.solver.init
+        return [*found, ("the model to begin with (solver.init)", init)] if init else found
 
     def refuse_cluster(self, command: str) -> None:
         """ConfigError if a command that works on one machine is to work on a cluster."""
