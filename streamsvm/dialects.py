@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from streamsvm.cells import MISSING_WORDS
@@ -21,7 +22,7 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
-from streamsvm.io.csv import first_row
+from streamsvm.io.csv import first_row, rows_of_text
 from streamsvm.io.first_lines import first_lines
 from streamsvm.io.sniffing import delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
@@ -33,6 +34,7 @@ from streamsvm.tables import CsvOptions, TableDialect
 Note = Callable[[str], None]
 HEAD = 1 << 22  # bytes of text that are looked at
 FEWEST_BITS = 16  # of hashes, however many classes there are
+COMPARED = 20  # rows that tell whether the first one is a header
 SMALL = 1 << 28  # bytes of text that are read once more, to find the texts that are classes
 
 
@@ -268,19 +270,25 @@ def csv_options(settings: Settings, source: Source, known: frozenset[str] = froz
     quote = quote_of(data.quote)
     asked = data.delimiter
     delimiter = delimiter_of(text, source.parts[0].shown, quote) if asked == "auto" else single_byte(asked)
-    fields = first_row(text, delimiter, quote)[0]
+    fields, *rows = [fields for fields, _ in islice(rows_of_text(text, delimiter, quote), COMPARED)] or [[]]
     header = data.header
     if header == "auto":
-        header = bool(known & set(fields)) or (not data.columns and not known and has_header(fields))
+        header = bool(known & set(fields)) or (not data.columns and not known and has_header(fields, rows))
     if header:
-        if len(set(fields)) != len(fields):
-            twice = next(name for name in fields if fields.count(name) > 1)
-            raise DataError(f"{source.parts[0].shown}:1: two columns are called {twice}")
+        _refuse_twins(fields, source.parts[0].shown)
         return CsvOptions(delimiter, quote, True)
     names = tuple(data.columns or (f"c{k}" for k in range(1, len(fields) + 1)))
     if data.columns and len(names) != len(fields) and fields:
         raise ConfigError(f"data.columns: {len(names)} names, but the first row has {len(fields)} fields")
     return CsvOptions(delimiter, quote, False, names)
+
+
+def _refuse_twins(names: list[str], shown: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        what = f"are called {twice}" if twice else "have no name"
+        remedy = "give them different names; if this is a row, and no header: --set data.header=false"
+        raise DataError(f"{shown}:1: two columns {what}; {remedy}")
 
 
 # Afterwards.

@@ -340,7 +340,9 @@ def test_headers_on_demand(put):
     assert planned(path, data__header=False, data__label="c2", data__classes=["b", "p", "q"])[0].label == "c2"
     numbers = put("b.csv", b"1,2\n" + b"0,3\n1,4\n" * 20)
     assert planned(numbers, data__header=True, data__label="1")[0].columns[0].name == "2"
-    with pytest.raises(DataError, match=r"c\.csv:1: two columns are called x"):
+    with pytest.raises(
+        DataError, match=r"c\.csv:1: two columns are called x; give them different names; if this is a row"
+    ):
         planned(put("c.csv", b"label,x,x\n1,2,3\n"), data__header=True)
     with pytest.raises(DataError, match=r"d\.csv: there is no column to learn from"):
         planned(put("d.csv", b""))

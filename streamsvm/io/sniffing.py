@@ -1,6 +1,7 @@
 """Which format a source has: by the names of its files, or by what they begin with."""
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 
 from streamsvm.errors import ConfigError
@@ -102,10 +103,21 @@ def delimiter_of(text: bytes, name: str, quote: int = 34) -> int:
     return ord(best)
 
 
-def has_header(fields: list[str]) -> bool:
-    """Whether a first row looks like names: none is empty, a number or there twice. The first may be empty (pandas)."""
+def has_header(fields: list[str], rows: Sequence[Sequence[str]] = ()) -> bool:
+    """Whether a first row looks like names: none is a number, or empty but the first (pandas).
+
+    Others may be empty too, as where lines end in a comma, if a name stands above numbers in the other rows. That names
+    differ is no matter: a table whose header has one twice is to be refused, not to be read as if it had none.
+    """
     named = [field.strip() for field in fields]
-    return all(named[1:]) and len(set(named)) == len(named) and not any(_is_number(field) for field in named)
+    if any(_is_number(field) for field in named) or not any(named):
+        return False
+    return all(named[1:]) or any(name and _above_numbers(place, rows) for place, name in enumerate(named))
+
+
+def _above_numbers(place: int, rows: Sequence[Sequence[str]]) -> bool:
+    column = [row[place] for row in rows if place < len(row) and row[place].strip()]
+    return bool(column) and all(_is_number(text) for text in column)
 
 
 def _is_number(text: str) -> bool:

@@ -98,11 +98,23 @@ def test_delimiters_where_quotes_are_text():
 
 @pytest.mark.parametrize(
     "fields, header",
-    [(["a", "b"], True), (["a", "1"], False), (["a", "a"], False), (["a", ""], False), (["", "a", "b"], True)]
-    + [(["1e3", "b"], False), (["nan", "b"], False), (["a b", "c"], True), ([" a", "a"], False), (["", "1"], False)],
+    [
+        (["a", "b"], True),
+        (["a", "1"], False),
+        (["a", "a"], True),
+        (["a", ""], False),
+        (["", ""], False),
+        (["", "a", "b"], True),
+    ]
+    + [(["1e3", "b"], False), (["nan", "b"], False), (["a b", "c"], True), ([" a", "a"], True), (["", "1"], False)],
 )
 def test_headers(fields, header):
     assert has_header(fields) is header
+
+
+def test_a_name_above_numbers_makes_a_header_although_others_are_missing():
+    assert has_header(["a", "b", ""], [["1", "x", ""], ["2", "y"]])
+    assert not has_header(["a", "b", ""], [["z", "x", ""], ["2", "y", ""]])
 
 
 def test_delimiters_as_people_write_them():
