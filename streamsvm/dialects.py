@@ -15,11 +15,11 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from streamsvm.cells import MISSING_WORDS
 from streamsvm.classes import MOST_CLASSES
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
+from streamsvm.features.first_values import Seen, look_at, look_at_texts
+from streamsvm.features.planning import DEFAULT_HASH_BITS, FEW, LABELS, Wishes, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
 from streamsvm.io.csv import first_row, rows_of_text
@@ -149,6 +149,11 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
     if recipe.label_classes is not None and not data.classes and _quickly_read(source, format):
         recipe = dataclasses.replace(recipe, label_classes=all_texts(source, dialect, recipe.label or ""))
     labels = _numbers_of(seen[recipe.label]) if recipe.label in seen and recipe.label_classes is None else ()
+    if len(labels) > FEW and not data.classes:
+        note(
+            f"warning: label {recipe.label} has {len(labels)} different numbers in the first rows, each of which "
+            "becomes a class; to predict numbers is regression, and no classification"
+        )
     if recipe.hashed and features.hash_bits is None:
         classes = data.classes or recipe.label_classes or labels
         recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(classes)))
@@ -244,20 +249,12 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
     if len(names) == 1 and like_libsvm(names[0]):
         raise ConfigError(f"{part.shown}: this looks like LIBSVM text, not CSV: use --format libsvm, or name it .svm")
-    missing = set(MISSING_WORDS)
-    return {
-        name: look_at_texts([row[k] if k < len(row) else "" for row in rows], missing) for k, name in enumerate(names)
-    }
+    return {name: look_at_texts([row[k] if k < len(row) else "" for row in rows]) for k, name in enumerate(names)}
 
 
 def _typed(seen: Seen, kind: str) -> Seen:
-    """What was seen, with the kind that the schema says: a column may be empty in the first rows.
-
-    Texts may be times all the same.
-    """
-    if (seen.kind, kind) == ("time", "text"):
-        return seen
-    return seen._replace(kind=kind) if kind not in ("nothing", "other") or seen.kind == "nothing" else seen
+    """What was seen, with the kind that the schema says of a column, or of lists, that are empty in the first rows."""
+    return seen._replace(kind=kind) if seen.kind == "nothing" or kind in ("wholes", "numbers", "texts") else seen
 
 
 # CSV.

@@ -15,7 +15,8 @@ from streamsvm.classes import shown_label
 from streamsvm.config import Settings
 from streamsvm.dialects import HEAD, Plan, csv_options, looked_at, training_plan
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.features.planning import Seen, Wishes, plan
+from streamsvm.features.first_values import Seen
+from streamsvm.features.planning import Wishes, plan
 from streamsvm.features.recipe import Recipe
 from streamsvm.hashing import word_from
 from streamsvm.io import vw
