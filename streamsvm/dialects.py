@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from streamsvm.classes import MOST_CLASSES
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.features.first_values import Seen, look_at, look_at_texts
+from streamsvm.features.first_values import Seen, look_at, look_at_texts, number_of_text
 from streamsvm.features.planning import DEFAULT_HASH_BITS, FEW, LABELS, Wishes, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
-from streamsvm.io.csv import first_row, rows_of_text
-from streamsvm.io.first_lines import first_lines
-from streamsvm.io.sniffing import delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
+from streamsvm.io.csv import COMMA, first_row, plain_number, rows_of_text
+from streamsvm.io.first_lines import ROWS, first_lines
+from streamsvm.io.sniffing import decimal_of, delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
 from streamsvm.readers import Dialect
@@ -139,6 +139,8 @@ def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
 def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
     data, features = settings.data, settings.features
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
+    if csv.decimal == COMMA:
+        note("decimal commas: 1,5 is read as 1.5 (data.decimal)")
     seen = looked_at(source, format, csv)
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
@@ -249,7 +251,16 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
     if len(names) == 1 and like_libsvm(names[0]):
         raise ConfigError(f"{part.shown}: this looks like LIBSVM text, not CSV: use --format libsvm, or name it .svm")
-    return {name: look_at_texts([row[k] if k < len(row) else "" for row in rows]) for k, name in enumerate(names)}
+    number = _comma_number if csv.decimal == COMMA else None
+    return {
+        name: look_at_texts([row[k] if k < len(row) else "" for row in rows], number=number)
+        for k, name in enumerate(names)
+    }
+
+
+def _comma_number(text: str) -> Any:
+    """The number that a text is where decimals stand after a comma; the text, where it is none."""
+    return text if "." in text else number_of_text(plain_number(text))
 
 
 def _typed(seen: Seen, kind: str) -> Seen:
@@ -267,17 +278,27 @@ def csv_options(settings: Settings, source: Source, known: frozenset[str] = froz
     quote = quote_of(data.quote)
     asked = data.delimiter
     delimiter = delimiter_of(text, source.parts[0].shown, quote) if asked == "auto" else single_byte(asked)
+    decimal = _decimal_in(text, delimiter, quote) if data.decimal == "auto" else ord(data.decimal)
     fields, *rows = [fields for fields, _ in islice(rows_of_text(text, delimiter, quote), COMPARED)] or [[]]
     header = data.header
     if header == "auto":
-        header = bool(known & set(fields)) or (not data.columns and not known and has_header(fields, rows))
+        first, *others = [_plain(row, decimal) for row in (fields, *rows)]
+        header = bool(known & set(fields)) or (not data.columns and not known and has_header(first, others))
     if header:
         _refuse_twins(fields, source.parts[0].shown)
-        return CsvOptions(delimiter, quote, True)
+        return CsvOptions(delimiter, quote, True, decimal=decimal)
     names = tuple(data.columns or (f"c{k}" for k in range(1, len(fields) + 1)))
     if data.columns and len(names) != len(fields) and fields:
         raise ConfigError(f"data.columns: {len(names)} names, but the first row has {len(fields)} fields")
-    return CsvOptions(delimiter, quote, False, names)
+    return CsvOptions(delimiter, quote, False, names, decimal)
+
+
+def _plain(fields: list[str], decimal: int) -> list[str]:
+    return [plain_number(field) for field in fields] if decimal == COMMA else fields
+
+
+def _decimal_in(text: bytes, delimiter: int, quote: int) -> int:
+    return decimal_of([fields for fields, _ in islice(rows_of_text(text, delimiter, quote), ROWS)], delimiter)
 
 
 def _refuse_twins(names: list[str], shown: str) -> None:

@@ -211,7 +211,12 @@ class CsvText(TextFormat):
         places = [features.index(name) if name in features else -1 for name in names]
         kept = [wanted.index(name, len(features)) if name in wanted[len(features) :] else -1 for name in names]
         layout = csv.Layout(
-            tuple(names), np.array(places, np.int64), np.array(kept, np.int64), options.delimiter, options.quote
+            tuple(names),
+            np.array(places, np.int64),
+            np.array(kept, np.int64),
+            options.delimiter,
+            options.quote,
+            options.decimal,
         )
         return CsvFile(layout, absent, header, lines)
 

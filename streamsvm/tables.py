@@ -22,6 +22,7 @@ class CsvOptions(NamedTuple):
     quote: int = 34
     header: bool = True
     fields: tuple[str, ...] = ()  # the names of the columns, where there is no header
+    decimal: int = 46  # what stands before the decimals of a number
 
 
 class TableDialect(NamedTuple):
@@ -37,10 +38,11 @@ class TableDialect(NamedTuple):
     spelled: bool = False  # whether names are collected
 
     def fingerprint(self) -> dict[str, Any]:
+        other = [chr(self.csv.decimal)] if self.csv.decimal != CsvOptions().decimal else []
         return {
             "format": self.format,
             "features": self.recipe.as_json(),
-            "csv": [*self.csv[:3], list(self.csv.fields)],
+            "csv": [*self.csv[:3], list(self.csv.fields), *other],
             "absent": self.absent,
             "limit": self.limit,
         }

@@ -63,13 +63,13 @@ class WholeTable:
         if self._format == "jsonl":
             return json_schema(text, part.shown, wanted)
         names = csv_names(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
-        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted)
+        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted, csv.decimal)
 
     def _make_reader(self) -> Any:
         from streamsvm.io.records import CsvTable, JsonTable
 
         if self._format == "csv":
-            return CsvTable(self.schema, self._csv.delimiter, self._csv.quote)
+            return CsvTable(self.schema, self._csv.delimiter, self._csv.quote, self._csv.decimal)
         return JsonTable(self.schema) if self._format == "jsonl" else None
 
     def pieces(self) -> Iterator[Piece]:

@@ -104,3 +104,53 @@ def test_a_label_that_is_a_number_to_be_predicted_is_warned_of(told, write):
     assert code == 0 and text.count("warning: label age has 72 different numbers in the first rows") == 1
     assert "regression" in text
     assert "label age has 72 different numbers" in told("inspect", "x.csv", "--label", "age")[1]
+
+
+# Decimal commas.
+
+COMMAS = [f"{k % 2};{k},{k % 10}5;{-k},5e-1;Paris, {k % 3};{k % 4},5" for k in range(ROWS)]
+POINTS = [f'{k % 2},{k}.{k % 10}5,{-k}.5e-1,"Paris, {k % 3}",{k % 4}.5' for k in range(ROWS)]
+
+
+@pytest.mark.parametrize("header", ["label{0}a{0}b{0}c{0}d", None])
+@pytest.mark.parametrize("wish", [[], ["--categorical", "d"]])
+def test_decimal_commas_are_found_and_read(told, write, tmp_path, header, wish):
+    if wish and header is None:
+        wish = ["--categorical", "c5"]
+    for name, rows, delimiter in (("commas.csv", COMMAS, ";"), ("points.csv", POINTS, ",")):
+        write([header.format(delimiter), *rows] if header else rows, name)
+        code, text = told("train", name, "-o", f"{name}.m", "--names", *wish)
+        assert code == 0 and ("decimal commas: 1,5 is read as 1.5 (data.decimal)" in text) == (delimiter == ";")
+    predicted = [told("predict", f"{one}.csv.m", f"{other}.csv", "--scores") for one, other in PAIRS]
+    assert predicted[0][0] == 0 and all(one == predicted[0] for one in predicted)
+    told("convert", "commas.csv", "c.parquet")
+    told("convert", "points.csv", "p.parquet")
+    assert pq.read_table(tmp_path / "c.parquet").equals(pq.read_table(tmp_path / "p.parquet"))
+
+
+PAIRS = [("points", "points"), ("points", "commas"), ("commas", "commas"), ("commas", "points")]
+
+
+def test_numbers_of_many_digits_with_a_comma(told, write, tmp_path):
+    spelled = ["0,1000000014901161193847656250001", "3,4028235e38", "16777217,000000000000000000001", "7,", ",5"]
+    write(["label;a;name", *(f"{k % 2};{spelled[k % 5]};x{k % 5}" for k in range(ROWS))], "c.csv")
+    write(["label;a;name", *(f"{k % 2};{spelled[k % 5].replace(',', '.')};x{k % 5}" for k in range(ROWS))], "p.csv")
+    for name in ("c", "p"):
+        assert told("convert", f"{name}.csv", f"{name}.svm")[0] == 0
+    assert (tmp_path / "c.svm").read_bytes() == (tmp_path / "p.svm").read_bytes()
+    told("train", "c.csv", "-o", "m")
+    assert told("predict", "m", "c.csv", "--keep", "a")[1].splitlines()[1].startswith('"0,10000000149')
+
+
+def test_points_and_commas_are_not_guessed_at(told, write):
+    write(["label;a;b", *(f"{k % 2};{k},5;{k}.25" for k in range(ROWS))], "x.csv")
+    code, text = told("train", "x.csv", "-o", "m")
+    assert code == 0 and "decimal" not in text and "column a: values such as '0,5' are no numbers as they are" in text
+    code, text = told("train", "x.csv", "-o", "m", "--set", "data.decimal=,")
+    assert code == 0 and "1 numeric (a)" in text
+    write(["label;a", *(f"{k % 2};{k + 1},000" for k in range(ROWS))], "t.csv")
+    code, text = told("train", "t.csv", "-o", "m")
+    assert "decimal" not in text and "values such as '1,000' are no numbers" in text
+    write(["label;a", *(f"{k % 2};{k},{'5' if k != 77 else '5.5'}" for k in range(ROWS))], "y.csv")
+    code, text = told("train", "y.csv", "-o", "m")
+    assert code == 4 and "y.csv:79: column a: '77,5.5' is not a number" in text

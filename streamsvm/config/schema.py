@@ -85,6 +85,11 @@ class DataSettings(Section, title="data"):
     header: Header = Field(default="auto", description="Whether CSV begins with the names of its columns.")
     delimiter: Text = Field(default="auto", description="What stands between the fields of CSV: a character, or tab.")
     quote: bool = Field(default=True, description="Whether fields of CSV may stand in quotes.")
+    decimal: Literal["auto", ".", ","] = Field(
+        default="auto",
+        description="What stands before the decimals of numbers in CSV; auto goes by the first rows, where the comma "
+        "does not stand between fields.",
+    )
     missing_columns: Literal["raise", "absent"] = Field(
         default="raise", description="Refuse files that lack a column, or take its values to be missing there."
     )

@@ -7,7 +7,7 @@ read.
 
 import datetime
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from streamsvm.cells import LARGEST_WHOLE, MISSING_WORDS, number_text
@@ -44,7 +44,11 @@ class Seen(NamedTuple):
     like_numbers: str = ""  # of a column of texts that look like numbers: one of them
 
 
-def look_at(values: Iterable[Any], missing: Collection[str] = MISSING_WORDS) -> Seen:
+def look_at(
+    values: Iterable[Any],
+    missing: Collection[str] = MISSING_WORDS,
+    number: Callable[[str], Any] | None = None,
+) -> Seen:
     """Judge a column by some of its values, as Python has them.
 
     >>> look_at([1, 2, None]).kind, look_at([1, 2.5]).kind, look_at(["a", 1]).kind, look_at([[1, 2], [3, 4]]).kind
@@ -56,7 +60,7 @@ def look_at(values: Iterable[Any], missing: Collection[str] = MISSING_WORDS) -> 
     if types and types <= {int, float}:
         return _of_numbers(there, gaps=len(there) < len(values))
     if str in types and types <= {str, int, float, bool}:
-        return _of_texts(there, len(values), missing)
+        return _of_texts(there, len(values), missing, number or number_of_text)
     kinds = {_kind(value) for value in there}
     if not kinds:
         return Seen("nothing")
@@ -65,13 +69,17 @@ def look_at(values: Iterable[Any], missing: Collection[str] = MISSING_WORDS) -> 
     return _of_kind(together(kinds), there)
 
 
-def look_at_texts(texts: Iterable[str], missing: Collection[str] = MISSING_WORDS) -> Seen:
+def look_at_texts(
+    texts: Iterable[str], missing: Collection[str] = MISSING_WORDS, number: Callable[[str], Any] | None = None
+) -> Seen:
     """Judge a column of a file of text: numbers, if nearly all are that are not missing; else texts as written.
+
+    `number` reads numbers that are written in another way, and hands on what is none.
 
     >>> look_at_texts(["1", "", " 2", "NA"]).kind, look_at_texts(["DE", "NA", "07"]).classes
     ('whole', ('07', 'DE', 'NA'))
     """
-    return look_at((text if text.strip() else None for text in texts), missing)
+    return look_at((text if text.strip() else None for text in texts), missing, number)
 
 
 def _of_numbers(numbers: Sequence[float], *, gaps: bool = False) -> Seen:
@@ -91,9 +99,9 @@ def _step(numbers: Sequence[float]) -> float:
     return step if step > 0 and all(b - a == step for a, b in zip(numbers, numbers[1:], strict=False)) else 0.0
 
 
-def _of_texts(values: Sequence[Any], count: int, missing: Collection[str]) -> Seen:
+def _of_texts(values: Sequence[Any], count: int, missing: Collection[str], number: Callable[[str], Any]) -> Seen:
     """Texts, and what may stand beside them in JSON: numbers, if nearly all of them spell one."""
-    read = {value: _read(value, missing) for value in values if isinstance(value, str)}
+    read = {value: _read(value, missing, number) for value in values if isinstance(value, str)}
     found = [read[value] if isinstance(value, str) else value for value in values]
     numbers = [number for number in found if isinstance(number, (int, float))]
     odd = [text for text in found if isinstance(text, str)]
@@ -111,12 +119,12 @@ def _of_texts(values: Sequence[Any], count: int, missing: Collection[str]) -> Se
     return seen._replace(odd=some, oddities=len(odd), classes=classes, spelled=True)
 
 
-def _read(text: str, missing: Collection[str]) -> Any:
+def _read(text: str, missing: Collection[str], number: Callable[[str], Any]) -> Any:
     """The number that a text spells, None if it says that there is none, or the text."""
     stripped = text.strip()
     if stripped in missing:
         return None
-    return _WORDS.get(stripped.lower(), number_of_text(text))
+    return _WORDS[stripped.lower()] if stripped.lower() in _WORDS else number(text)
 
 
 def _nearly_all(numbers: Sequence[Any], odd: Sequence[str]) -> bool:
