@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 from streamsvm.classes import MOST_CLASSES
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.features.first_values import Seen, look_at, look_at_texts, number_of_text
+from streamsvm.features.first_values import ENOUGH, Seen, look_at, look_at_texts, number_of_text
 from streamsvm.features.planning import DEFAULT_HASH_BITS, FEW, LABELS, Wishes, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
 from streamsvm.io.csv import COMMA, first_row, plain_number, rows_of_text
 from streamsvm.io.first_lines import ROWS, first_lines
+from streamsvm.io.partitions import partition_columns
 from streamsvm.io.sniffing import decimal_of, delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
@@ -237,7 +238,15 @@ def _numbers_of(label: Seen) -> tuple[float, ...]:
 
 
 def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
-    """What the first rows have in each column."""
+    """What the first rows have in each column, and the names of all files' directories."""
+    seen = _looked_into(source, format, csv)
+    for name, values in partition_columns(source.parts).items():
+        if name not in seen:
+            seen[name] = look_at(values * (2 + ENOUGH // len(values)))
+    return seen
+
+
+def _looked_into(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     from streamsvm.io.sampling import first_fields, first_objects, first_records
 
     part = source.parts[0]
