@@ -268,7 +268,7 @@ def _vw_maker(recipe: Recipe) -> Any:
 
 
 _SPACES = {"number": "n", "log1p": "n", "bucket": "n", "vector": "n", "sparse": "n"}
-_SPACES |= {"word": "c", "words": "c", "text": ""}
+_SPACES |= {"word": "c", "words": "c", "text": "", "date": "c"}
 
 
 def _vw_features(column: Column, record: Any) -> Any:
@@ -276,6 +276,8 @@ def _vw_features(column: Column, record: Any) -> Any:
     from streamsvm.io.cell_text import vw_numbers, vw_pairs, vw_text, vw_vector, vw_words
 
     array = column_of(record, column.name)
+    if column.kind == "date" and array is not None:  # as it is written
+        return vw_words(array.cast("string"), column.name)
     if column.kind == "sparse":
         return vw_pairs(array, column_of(record, column.values) if column.values else None, column.name)
     make = {"vector": vw_vector, "word": vw_words, "words": vw_words, "text": vw_text}.get(column.kind, vw_numbers)

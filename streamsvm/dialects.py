@@ -92,7 +92,7 @@ def first_labels(source: Source) -> tuple[float, ...]:
 def _columns_mentioned(settings: Settings) -> bool:
     features = settings.features
     lists = (features.numeric, features.categorical, features.text, features.ignore, features.log1p)
-    return any(lists) or bool(features.bucketize or features.interactions)
+    return any(lists) or bool(features.bucketize or features.dates or features.interactions)
 
 
 def _refuse_columns(settings: Settings, format: str) -> None:
@@ -181,6 +181,7 @@ def wishes_of(settings: Settings) -> Wishes:
         ignore=features.ignore or (),
         log1p=features.log1p or (),
         bucketize=features.bucketize or {},
+        dates=features.dates or {},
         interactions=features.interactions or (),
         hash_bits=features.hash_bits,
         ngrams=features.ngrams,

@@ -42,6 +42,7 @@ _BECOMES = {
     "word": "category",
     "words": "categories",
     "text": "words of a text",
+    "date": "date",
     "sparse": "indices as written",
 }
 Values = dict[str, list[Any]]
@@ -140,6 +141,8 @@ def _becomes(name: str, recipe: Recipe) -> str:
         if name == column.values:
             return "values of the indices"
         if name == column.name:
+            if column.kind == "date":
+                return " and ".join([", ".join(column.parts[:-1])] * (len(column.parts) > 1) + [column.parts[-1]])
             return f"vector of {column.width}" if column.kind == "vector" else _BECOMES[column.kind]
     return "nothing"
 

@@ -85,7 +85,7 @@ ROOMS = {
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
     "solvers": SMALL | TERMS | {"exponentials", "groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
-    "features": SMALL | {"cells", "hashing", "rows"},
+    "features": SMALL | {"cells", "hashing", "offered", "rows"},
     "features/maps": SMALL | {"exponentials", "hashing", "lanes", "pool", "rows", "shuffle"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},

@@ -21,6 +21,7 @@ from streamsvm.config.kinds import (
     ClassWeights,
     Columns,
     Count,
+    Dates,
     Dimension,
     Duration,
     Every,
@@ -141,6 +142,11 @@ class FeatureSettings(Section, title="features"):
     log1p: Columns = Field(default=None, description="Columns of numbers, such as counts, to take the logarithm of.")
     bucketize: Buckets = Field(
         default=None, description="Columns of numbers to cut into categories, such as {age: [18, 30, 50]}."
+    )
+    dates: Dates = Field(
+        default=None,
+        description="What is taken of columns of dates, such as {when: [hour, weekday, day, month, time]}, of which "
+        "time is a number; by itself a column has the first four.",
     )
     interactions: Interactions = Field(
         default=None,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from streamsvm.cells import LARGEST_WHOLE, MISSING_WORDS, number_text
+from streamsvm.features.dates import edges_of, seconds_of
 
 ENOUGH = 100  # rows that must have been seen to tell a category from a number, or a counter from either
 MOST_CLASSES = 1000
@@ -22,7 +23,6 @@ NUMERIC = ("whole", "number", "bool")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _CODE = re.compile(r"0[0-9]+")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9.]+)?(Z|[+-][0-9:]+)?)?")
 _WORDS = {"true": True, "false": False}
 _LIKE_NUMBERS = re.compile(r"[-+(]?\s*[€$£]?\s*[-+]?[0-9][0-9.,_' ]*\s*[%€$£]?\)?")
 
@@ -42,6 +42,7 @@ class Seen(NamedTuple):
     longest: int = 0  # characters of a text
     spelled: bool = False  # whether numbers and times were texts
     like_numbers: str = ""  # of a column of texts that look like numbers: one of them
+    parts: tuple[str, ...] = ()  # of dates: what can be told from them
 
 
 def look_at(
@@ -54,7 +55,7 @@ def look_at(
     >>> look_at([1, 2, None]).kind, look_at([1, 2.5]).kind, look_at(["a", 1]).kind, look_at([[1, 2], [3, 4]]).kind
     ('whole', 'number', 'text', 'wholes')
     """
-    values = list(values)
+    values = [v.isoformat() if isinstance(v, (datetime.date, datetime.time)) else v for v in values]
     there = [value for value in values if value is not None and value != "" and value == value]
     types = set(map(type, there))
     if types and types <= {int, float}:
@@ -106,6 +107,9 @@ def _of_texts(values: Sequence[Any], count: int, missing: Collection[str], numbe
     numbers = [number for number in found if isinstance(number, (int, float))]
     odd = [text for text in found if isinstance(text, str)]
     as_texts = _of_kind(together({_kind(value) for value in {(type(v), v): v for v in values}.values()}), values)
+    times = [(text, seconds_of(text)) for text in odd]
+    if times and not numbers and _nearly_all([1 for _, time in times if time], [t for t, time in times if not time]):
+        return _of_dates(times)
     if not _nearly_all(numbers, odd) or _codes(read):
         alike = next((text for text in odd if not _LIKE_NUMBERS.fullmatch(text.strip())), None)
         return as_texts._replace(like_numbers=odd[0] if odd and alike is None and len(set(odd)) > 1 else "")
@@ -117,6 +121,17 @@ def _of_texts(values: Sequence[Any], count: int, missing: Collection[str], numbe
         seen, classes = _of_numbers([int(n) if isinstance(n, bool) else n for n in numbers], gaps=gaps), ()
     some = tuple(dict.fromkeys(odd))[:SHOWN]
     return seen._replace(odd=some, oddities=len(odd), classes=classes, spelled=True)
+
+
+def _of_dates(times: Sequence[tuple[str, tuple[float, bool, bool] | None]]) -> Seen:
+    """Dates: hours are told where not all of them are midnight."""
+    known = [time for _, time in times if time is not None]
+    odd = [text for text, time in times if time is None]
+    dated, clock = any(time[1] for time in known), any(time[2] for time in known)
+    parts = (*["hour"] * clock, *["weekday", "day", "month"] * dated)
+    seconds = edges_of([time[0] for time in known])
+    some = tuple(dict.fromkeys(odd))[:SHOWN]
+    return Seen("time", len(known), len({*known}), numbers=seconds, odd=some, oddities=len(odd), parts=parts)
 
 
 def _read(text: str, missing: Collection[str], number: Callable[[str], Any]) -> Any:
@@ -161,10 +176,8 @@ def _kind(value: Any) -> str:
         return "whole"
     if isinstance(value, float):
         return "number"
-    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
-        return "time"
     if isinstance(value, str):
-        return "time" if _TIME.fullmatch(value) else "text"
+        return "text"
     if isinstance(value, (list, tuple)):
         return "list"
     if isinstance(value, bytes):

@@ -2,7 +2,8 @@
 
 Columns that nobody mentions are judged by their first values: numbers as they are, texts and whole numbers with few
 different values as categories, lists of one length as vectors, other lists as several categories. Ids are left out,
-timestamps refused. What was decided is part of the recipe, so it is decided once: later data is read as it says.
+of dates the hour, the weekday, the day and the month are taken. What was decided is part of the recipe, so it is
+decided once: later data is read as it says.
 """
 
 import difflib
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from streamsvm.errors import ConfigError
+from streamsvm.features.dates import CATEGORIES, PARTS, SHOWN, TIME, edges_of
 from streamsvm.features.first_values import ENOUGH, NUMERIC, Seen, is_number
 from streamsvm.features.recipe import Column, Recipe
 
@@ -32,6 +34,7 @@ class Wishes(NamedTuple):
     ignore: tuple[str, ...] = ()
     log1p: tuple[str, ...] = ()
     bucketize: Mapping[str, tuple[float, ...]] = {}
+    dates: Mapping[str, tuple[str, ...]] = {}
     interactions: tuple[tuple[str, ...], ...] = ()
     hash_bits: int | None = None
     ngrams: int = 1
@@ -148,6 +151,7 @@ def _wish(name: str, wishes: Wishes) -> str | None:
     """What the user wants a column to be; a name counts more than a pattern."""
     lists = {
         "bucketize": tuple(wishes.bucketize),
+        "dates": tuple(wishes.dates),
         **{kind: getattr(wishes, kind) for kind in ("numeric", "categorical", "text", "log1p", "ignore")},
     }
     for matches in (lambda given: given == name, lambda given: fnmatch.fnmatchcase(name, given)):
@@ -161,7 +165,7 @@ def _wish(name: str, wishes: Wishes) -> str | None:
 
 def _refuse_unknown(seen: Mapping[str, Seen], wishes: Wishes) -> None:
     """ConfigError if a column is named that is not there."""
-    for kind in ("numeric", "categorical", "text", "ignore", "log1p", "bucketize"):
+    for kind in ("numeric", "categorical", "text", "ignore", "log1p", "bucketize", "dates"):
         for name in getattr(wishes, kind):
             if not fnmatch.filter(seen, name) and name not in seen:
                 raise ConfigError(f"features.{kind}: there is no column {name}{_nearest(name, seen)}")
@@ -183,6 +187,9 @@ def _column(
         patterns = (edges for given, edges in wishes.bucketize.items() if fnmatch.fnmatchcase(name, given))
         edges = wishes.bucketize[name] if name in wishes.bucketize else next(patterns)
         return [Column(name, "bucket", edges=tuple(edges))]
+    if wish == "dates":
+        given = name if name in wishes.dates else next(g for g in wishes.dates if fnmatch.fnmatchcase(name, g))
+        return [_date(name, what, wishes.dates[given])]
     if wish == "text":
         return [Column(name, "text")]
     if wish == "categorical":
@@ -212,12 +219,18 @@ def _automatic(
             return [Column(name, "words", number=True)]
         raise ConfigError(f"column {name} has lists of numbers of different length: use --ignore {name}")
     if what.kind == "time":
-        raise ConfigError(
-            f"column {name} holds timestamps, which are no features as they are: use --ignore {name} "
-            "(features.ignore), and make columns of the parts that matter, such as the hour or the weekday"
-        )
+        column = _date(name, what, what.parts or tuple(CATEGORIES))
+        note(f"{name}: a date, of which {', '.join(column.parts)} are features (features.dates)")
+        return [column]
     note(f"warning: column {name} is left out: it holds neither numbers nor texts nor lists of them")
     return []
+
+
+def _date(name: str, what: Seen, parts: tuple[str, ...]) -> Column:
+    if what.kind not in ("time", "nothing"):
+        raise ConfigError(f"features.dates: column {name} holds no dates such as {SHOWN}")
+    edges = (what.numbers or edges_of(())) if TIME in parts else ()
+    return Column(name, "date", edges=edges, parts=tuple(part for part in PARTS if part in parts))
 
 
 def _why_id(name: str, what: Seen, wishes: Wishes) -> str:
@@ -234,11 +247,12 @@ def _remark(columns: list[Column], seen: Mapping[str, Seen], wishes: Wishes, not
     """Say what of the columns may be misread."""
     for column in columns:
         what = seen[column.name]
-        if what.odd and column.kind in ("number", "log1p", "bucket"):
+        if what.odd and column.kind in ("number", "log1p", "bucket", "date"):
+            kind = "dates" if column.kind == "date" else "numbers"
             some = ", ".join(map(repr, what.odd)) + (", ..." if what.oddities > len(what.odd) else "")
             note(
                 f"warning: column {column.name}: {what.oddities:,} of the first {what.filled + what.oddities:,} values "
-                f"are no numbers ({some}), and rows with them malformed; --on-bad-row skip leaves these out, "
+                f"are no {kind} ({some}), and rows with them malformed; --on-bad-row skip leaves these out, "
                 f"--categorical {column.name} makes each value a category"
             )
         elif what.like_numbers and column.kind == "word" and _wish(column.name, wishes) is None:
@@ -279,6 +293,7 @@ def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
         return
     words = {"number": "numeric", "log1p": "log1p", "bucket": "bucketized", "word": "categorical"}
     words |= {"words": "lists of categories", "text": "text", "vector": "vectors", "sparse": "sparse"}
+    words |= {"date": "dates"}
     kinds: dict[str, list[str]] = {}
     for column in recipe.columns:
         kinds.setdefault(words[column.kind], []).append(column.name)

@@ -36,7 +36,8 @@ def columns(seen: dict[str, Seen], **wishes) -> list[Column]:
     + [([decimal.Decimal("1.5")], "number"), ([datetime.date(2024, 1, 2)], "time"), (["2024-01-02"], "time")]
     + [(["2024-01-02T03:04:05.6Z", "2024-01-02 03:04"], "time"), (["2024-01-02", "x"], "text"), ([{"a": 1}], "other")]
     + [([[1, 2], [3]], "wholes"), ([[1, 2.5]], "numbers"), ([["a"], None], "texts"), ([[], []], "nothing")]
-    + [([[1], 2], "other"), ([[[1]]], "other"), ([["a", 1]], "texts"), ([[True]], "wholes")],
+    + [([[1], 2], "other"), ([[[1]]], "other"), ([["a", 1]], "texts"), ([[True]], "wholes")]
+    + [([datetime.timedelta(1)], "other")],
 )  # fmt: skip
 def test_kinds(values, kind):
     assert look_at(values).kind == kind
@@ -169,12 +170,26 @@ def test_whole_numbers_that_data_frames_keep_with_a_point():
     assert look_at([1.0, 2.0]).kind == look_at_texts(["1.0", "2.0"]).kind == "number"
 
 
-def test_times_are_refused():
-    with pytest.raises(
-        ConfigError, match=r"column t holds timestamps.*use --ignore t \(features.ignore\), and make columns"
-    ):
-        planned({"t": Seen("time", 9, 9), "x": Seen("number", 9, 9)})
-    assert columns({"t": Seen("time", 9, 9), "x": Seen("number")}, ignore=("t",)) == [Column("x", "number")]
+def test_dates_become_their_parts():
+    days = look_at_texts(["2024-01-31", "2024-02-29", "NA", ""])
+    assert (days.kind, days.filled, days.parts) == ("time", 2, ("weekday", "day", "month"))
+    assert look_at([datetime.date(2024, 1, 31), datetime.date(2024, 2, 29)]) == days
+    midnight = look_at_texts(["2024-01-31 00:00:00", "2024-02-29T00:00Z"])
+    assert midnight == days
+    hours = look_at_texts(["2024-01-31T08:00", "2024-02-29"])
+    assert hours.parts == ("hour", "weekday", "day", "month")
+    assert look_at_texts(["08:30", "09:15:20.5"]).parts == ("hour",)
+    recipe, notes = planned({"t": hours, "x": Seen("number", 9, 9)})
+    assert recipe.columns[0] == Column("t", "date", parts=("hour", "weekday", "day", "month"))
+    assert notes[0] == "t: a date, of which hour, weekday, day, month are features (features.dates)"
+    assert columns({"t": days}, dates={"t": ("time", "day")})[0].parts == ("day", "time")
+    assert columns({"t": days}, dates={"*": ("time",)})[0].edges == (1706659200.0, 1709164800.0)
+    assert columns({"t": days, "x": Seen("number")}, ignore=("t",)) == [Column("x", "number")]
+    with pytest.raises(ConfigError, match="features.dates: column x holds no dates such as 2024-01-31"):
+        planned({"t": days, "x": Seen("number", 9, 9)}, dates={"x": ("day",)})
+    dirty = look_at_texts(["2024-01-31"] * 30 + ["31.1.2024"])
+    assert (dirty.kind, dirty.odd) == ("time", ("31.1.2024",))
+    assert "column t: 1 of the first 31 values are no dates ('31.1.2024')" in planned({"t": dirty})[1][1]
 
 
 def test_lists_of_numbers_of_different_length_are_refused():
