@@ -191,16 +191,16 @@ def wishes_of(settings: Settings) -> Wishes:
     )
 
 
-def frame_plan(settings: Settings, records: list[Any], note: Note) -> Plan:
-    """How to read a data frame, whose labels are elsewhere: as a table, but for whole numbers, which are numbers."""
+def frame_plan(settings: Settings, records: list[Any], note: Note, classes: int = 0) -> Plan:
+    """How to read a data frame, whose labels are elsewhere, so many different ones: as any other table."""
     from streamsvm.io.sampling import first_values
 
     columns, kinds = first_values(records)
     seen = {name: _typed(look_at(values), kinds[name]) for name, values in columns.items()}
-    wishes = wishes_of(settings)._replace(label=None, weight=None, labelled=False, counted=False)
+    wishes = wishes_of(settings)._replace(label=None, weight=None, labelled=False)
     recipe = plan(seen, wishes, note)
     if recipe.hashed and settings.features.hash_bits is None:
-        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(settings.data.classes or ())))
+        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(classes))
     dialect = TableDialect("arrow", recipe, labelled=False)
     return Plan(dialect, _features(dialect, {"format": "table", **recipe.as_json()}, settings))
 

@@ -42,7 +42,6 @@ class Wishes(NamedTuple):
     weight: str | None = None
     classes: tuple[Any, ...] | None = None
     labelled: bool = True  # False: no column is the label
-    counted: bool = True  # whether whole numbers with few different values are categories
 
 
 def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], first: str | None = None) -> Recipe:
@@ -195,16 +194,14 @@ def _column(
     if wish == "categorical":
         lists = what.kind in ("wholes", "numbers", "texts")
         return [Column(name, "words" if lists else "word", number=what.kind in (*NUMERIC, "wholes", "numbers"))]
-    return _automatic(name, what, seen, note, counted=wishes.counted)
+    return _automatic(name, what, seen, note)
 
 
-def _automatic(
-    name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None], *, counted: bool
-) -> list[Column]:
+def _automatic(name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None]) -> list[Column]:
     if name in ("indices", "values") and _is_sparse(seen):
         return [Column(name, "sparse", values="values")] if name == "indices" else []
     if what.kind == "whole":
-        category = counted and 2 < what.distinct <= FEW and what.filled >= ENOUGH
+        category = 2 < what.distinct <= FEW and what.filled >= ENOUGH
         return [Column(name, "word", number=True) if category else Column(name, "number")]
     if what.kind in NUMERIC:
         return [Column(name, "number")]
