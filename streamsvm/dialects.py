@@ -24,10 +24,12 @@ from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
 from streamsvm.io.csv import COMMA, first_row, plain_number, rows_of_text
 from streamsvm.io.first_lines import ROWS, first_lines
+from streamsvm.io.foreign import refuse_other_encoding
 from streamsvm.io.partitions import partition_columns
 from streamsvm.io.sniffing import decimal_of, delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
+from streamsvm.offered import LINES
 from streamsvm.readers import Dialect
 from streamsvm.stream import Features, Stream
 from streamsvm.tables import CsvOptions, TableDialect
@@ -139,6 +141,8 @@ def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
 
 def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> Plan:
     data, features = settings.data, settings.features
+    if format in LINES and data.encoding != "bytes" and not source.endless:
+        refuse_other_encoding(source.head(HEAD), source.parts[0].shown)
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
     if csv.decimal == COMMA:
         note("decimal commas: 1,5 is read as 1.5 (data.decimal)")
@@ -147,7 +151,13 @@ def _table_plan(settings: Settings, source: Source, format: str, note: Note) -> 
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
     recipe = plan(seen, wishes_of(settings), note, first=next(iter(seen)) if csv.fields and not data.columns else None)
     dialect = TableDialect(
-        format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
+        format,
+        recipe,
+        csv=csv,
+        absent=data.missing_columns == "absent",
+        limit=features.dim,
+        spelled=features.names,
+        raw=data.encoding == "bytes",
     )
     if recipe.label_classes is not None and not data.classes and _quickly_read(source, format):
         recipe = dataclasses.replace(recipe, label_classes=all_texts(source, dialect, recipe.label or ""))
@@ -366,7 +376,8 @@ def _serving_table(
         if not csv.header and "fields" in model.recipe and not settings.data.columns:
             csv = csv._replace(fields=tuple(model.recipe["fields"]))
     absent = settings.data.missing_columns == "absent"
-    return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep)
+    raw = settings.data.encoding == "bytes"
+    return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep, raw=raw)
 
 
 def _refuse_lists(recipe: Recipe) -> None:

@@ -20,6 +20,7 @@ from streamsvm.errors import DataError
 from streamsvm.features.names import Names, see_vw
 from streamsvm.io import csv, jsonl, libsvm, vw
 from streamsvm.io.decimals import PADDING
+from streamsvm.io.foreign import refuse_other_encoding
 from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
 from streamsvm.io.partitions import with_partitions
@@ -149,6 +150,9 @@ class JsonText(TextFormat):
         return self._table.room()
 
     def begin(self, source: Source, block: Block) -> dict[int, str | None]:
+        if block.origin.offset == 0 and not self._table.dialect.raw and not source.endless:
+            with memoryview(block.buffer) as view:
+                refuse_other_encoding(bytes(view[: block.size]), block.origin.url)
         keys = self.keys(source, block)
         return {place: keys[want.name] for place, want in enumerate(self._table.wants) if want.name in keys}
 
@@ -194,6 +198,8 @@ class CsvText(TextFormat):
         if begins:
             with memoryview(block.buffer) as view:
                 text = bytes(view[: min(block.size, HEADER)])
+            if not self._table.dialect.raw and not source.endless:
+                refuse_other_encoding(text, block.origin.url)
             file = self._looked_at(block.origin.url, text, self.keys(source, block))
         elif file is None:
             file = self._looked_at(block.origin.url, source.head(HEADER, block.part), self.keys(source, block))

@@ -37,6 +37,7 @@ class TableDialect(NamedTuple):
     keep: tuple[str, ...] = ()  # columns to hand on beside the rows
     limit: int | None = None  # sparse indices must be below this
     spelled: bool = False  # whether names are collected
+    raw: bool = False  # whether text may be in any encoding
 
     def fingerprint(self) -> dict[str, Any]:
         other = [chr(self.csv.decimal)] if self.csv.decimal != CsvOptions().decimal else []

@@ -132,7 +132,8 @@ ROOMS = {
     | {"score_sample", "stream", "version", "weight_names"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
-    "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
+    "dialects": SMALL
+    | {"cells", "classes", "config", "features", "io", "model", "offered", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}

@@ -154,3 +154,32 @@ def test_points_and_commas_are_not_guessed_at(told, write):
     write(["label;a", *(f"{k % 2};{k},{'5' if k != 77 else '5.5'}" for k in range(ROWS))], "y.csv")
     code, text = told("train", "y.csv", "-o", "m")
     assert code == 4 and "y.csv:79: column a: '77,5.5' is not a number" in text
+
+
+# Encodings.
+
+CAFES = ["label,city,x", *(f"{k % 2},{'Montréal' if k % 3 else 'Paris'},{k % 9}.5" for k in range(ROWS))]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found", "remedy"),
+    [
+        ("latin-1", "line 3 has the byte 0xE9", "iconv -f CP1252 -t UTF-8 < old > new"),
+        ("utf-16-le", "every other byte is 0", "iconv -f UTF-16LE -t UTF-8 < old > new"),
+    ],
+)
+def test_text_that_is_not_utf8_is_refused_with_the_remedy(told, put, encoding, found, remedy):
+    put("x.csv", "\n".join(CAFES).encode(encoding))
+    put("good.csv", "\n".join(CAFES).encode())
+    assert told("train", "good.csv", "-o", "m", "--label", "label")[0] == 0
+    for command in (["train", "x.csv", "--label", "label"], ["predict", "m", "x.csv"], ["train", "good.csv", "x.csv"]):
+        code, line = refused(told, *command)
+        assert code == 3 and line.startswith(f"x.csv: this is no text in UTF-8 ({found}); convert it: {remedy}")
+
+
+def test_bytes_can_be_taken_as_they_are(told, put):
+    put("x.csv", "\n".join(CAFES).encode("latin-1"))
+    assert told("train", "x.csv", "-o", "m", "--set", "data.encoding=bytes")[0] == 0
+    put("x.jsonl", '{"label": 1, "city": "Montréal"}\n'.encode("latin-1") * 20)
+    code, line = refused(told, "predict", "m", "x.jsonl")
+    assert code == 3 and "no text in UTF-8 (line 1 has the byte 0xE9)" in line

@@ -86,6 +86,10 @@ class DataSettings(Section, title="data"):
     header: Header = Field(default="auto", description="Whether CSV begins with the names of its columns.")
     delimiter: Text = Field(default="auto", description="What stands between the fields of CSV: a character, or tab.")
     quote: bool = Field(default=True, description="Whether fields of CSV may stand in quotes.")
+    encoding: Literal["utf-8", "bytes"] = Field(
+        default="utf-8",
+        description="Text of tables is UTF-8, and refused where it begins otherwise; bytes takes it as it is.",
+    )
     decimal: Literal["auto", ".", ","] = Field(
         default="auto",
         description="What stands before the decimals of numbers in CSV; auto goes by the first rows, where the comma "
