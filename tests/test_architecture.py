@@ -80,6 +80,7 @@ ROOMS = {
     "io/overwriting": {"errors", "io", "io/files", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
+    "io/model_schema": {"features", "offered"},
     "io/names_file": {"errors", "io/files", "io/urls"},
     "io/liblinear_text": {"batch", "errors"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
@@ -97,7 +98,17 @@ ROOMS = {
     "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
-    | {"io", "io/files", "io/generations", "io/liblinear_text", "io/names_file", "io/tensors", "io/urls", "classes"}
+    | {
+        "io",
+        "io/files",
+        "io/generations",
+        "io/liblinear_text",
+        "io/model_schema",
+        "io/names_file",
+        "io/tensors",
+        "io/urls",
+        "classes",
+    }
     | {"calibration", "features/maps", "pool", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},

@@ -1,8 +1,15 @@
 """Tables as people have them: what is wrong with them is told in one line with the remedy, and nothing is misread."""
 
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from streamsvm import StreamSVC
 
 ROWS = 300
 
@@ -183,3 +190,48 @@ def test_bytes_can_be_taken_as_they_are(told, put):
     put("x.jsonl", '{"label": 1, "city": "Montréal"}\n'.encode("latin-1") * 20)
     code, line = refused(told, "predict", "m", "x.jsonl")
     assert code == 3 and "no text in UTF-8 (line 1 has the byte 0xE9)" in line
+
+
+# Where output goes.
+
+
+@pytest.fixture
+def ended(write, tmp_path, run):
+    """Runs a command line in a shell: exit code and standard error."""
+    write(CAFES, "x.csv")
+    assert run("train", "x.csv", "-o", "m", "--quiet")[0] == 0
+
+    def ended(command, **environment):
+        command = command.replace("streamsvm", f"{sys.executable} -m streamsvm")
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, timeout=120
+        )
+        return done.returncode, done.stderr.decode("utf-8", "replace")
+
+    return ended
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "command", ["predict m x.csv", "evaluate m x.csv", "inspect m", "--help", "convert x.csv - --to svm"]
+)
+def test_a_full_disk_behind_standard_output_is_told_in_one_line(ended, command):
+    code, err = ended(f"streamsvm {command.replace('svm', 'libsvm')} > /dev/full")
+    lines = [line for line in err.splitlines() if not line.startswith(("# ", "compiling ", "features: "))]
+    assert code == 3 and lines[-1] == "streamsvm: standard output: cannot write: No space left on device", err
+    assert "Traceback" not in err
+
+
+def test_a_terminal_that_knows_only_ascii_is_written_to(ended):
+    code, err = ended("streamsvm inspect x.csv > out.txt", LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii:strict")
+    assert code == 0 and not err
+    assert ended("streamsvm predict m x.csv > /dev/null", LC_ALL="C", PYTHONUTF8="0")[0] == 0
+
+
+def test_labels_that_are_missing_or_mixed_are_told():
+    rows = np.eye(3)
+    for labels in (["a", None, "b"], np.array([1.0, None, 0.0], object)):
+        with pytest.raises(ValueError, match=r"row 2 has no label \(None\): leave such rows out, or give them a class"):
+            StreamSVC().fit(rows, labels)
+    with pytest.raises(ValueError, match="some labels are texts and some are numbers: make them one kind"):
+        StreamSVC().fit(rows, np.array(["a", 1, "b"], object))

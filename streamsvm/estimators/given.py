@@ -178,6 +178,18 @@ def class_names(classes: Array) -> list[ClassLabel]:
     return names
 
 
+def refuse_missing(y: Array) -> None:
+    """DataError if labels are missing, or are of kinds that have no order among them."""
+    if y.dtype != object:
+        return
+    missing = next((row for row, label in enumerate(y) if label is None or label != label), None)
+    if missing is not None:
+        raise DataError(f"row {missing + 1} has no label ({y[missing]}): leave such rows out, or give them a class")
+    kinds = sorted({"text" if isinstance(label, str) else "number" for label in y})
+    if len(kinds) > 1:
+        raise DataError("some labels are texts and some are numbers: make them one kind, as in y.astype(str)")
+
+
 def codes_among(y: Array, classes: Array) -> Array:
     """The place of each label among the sorted classes; DataError if one is not there."""
     places = np.searchsorted(classes, y)

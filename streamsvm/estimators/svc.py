@@ -34,6 +34,7 @@ from streamsvm.estimators.given import (
     labelled,
     read_first,
     reader_of,
+    refuse_missing,
     weights_of,
     whole_name,
 )
@@ -304,6 +305,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not fresh and classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ConfigError(f"classes={classes} are not those of the calls before, {known}")
             y = column_or_1d(y)
+            refuse_missing(y)
             check_classification_targets(y)
             names = class_names(known)
             rows = labelled(rows, ClassMap(names).numbers[codes_among(y, known)], weights_of(sample_weight, X, rows))
@@ -423,6 +425,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise DataError("this classifier requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
+        refuse_missing(y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
