@@ -159,7 +159,8 @@ def test_first_records(tmp_path):
     table = table.append_column("m", pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int64())))
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     columns, kinds = first_records(part_of(tmp_path / "a.parquet"), "parquet")
-    assert columns == {"a": [1, None, 3], "t": [], "u.id": [1, 1, 1], "m": []}  # of as many row groups as it takes
+    times = [f"1970-01-01 00:00:00.00000000{k}" for k in range(3)]
+    assert columns == {"a": [1, None, 3], "t": times, "u.id": [1, 1, 1], "m": []}  # of as many row groups as it takes
     assert kinds == {"a": "whole", "t": "time", "u.id": "whole", "m": "other"}
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table, 1)
