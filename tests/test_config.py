@@ -70,16 +70,16 @@ def test_defaults():
     assert to_json_dict(load()) == {
         "data": {
             "train": None, "test": None, "format": "auto", "label": None, "weight": None, "columns": None,
-            "header": "auto", "delimiter": "auto", "quote": True, "missing_columns": "raise",
-            "on_bad_row": "raise", "max_bad_rows": 1000,
+            "header": "auto", "delimiter": "auto", "quote": True, "encoding": "utf-8", "decimal": "auto",
+            "missing_columns": "raise", "on_bad_row": "raise", "max_bad_rows": 1000,
             "classes": None, "shuffle": "auto", "limit": None, "sample": None, "holdout": None,
             "class_weights": None, "rows": None, "max_expansion": 1000, "max_line": 16_000_000,
             "retries": 5,
         },
         "features": {
             "numeric": None, "categorical": None, "text": None, "ignore": None, "log1p": None, "bucketize": None,
-            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None,
-                "missing": "indicator", "dim": None, "scale": "auto",
+            "dates": None, "interactions": None, "ngrams": 1, "names": False, "hash_bits": None,
+            "missing": "indicator", "dim": None, "scale": "auto",
         },
         "map": {
             "kind": "none", "size": None, "gamma": "auto", "degree": 2, "coef0": 1.0, "landmarks": "kmeans",

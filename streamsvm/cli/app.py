@@ -263,11 +263,13 @@ def predict(
     settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.predicting import Wish, kept_columns
     from streamsvm.reading import make_source
 
     wish = Wish(kept_columns(keep), scores, probabilities)
     where = expand(output) if output else None
+    refuse_overwriting([("the output (-o)", output or "-")], _read_by(model_file, inputs), expand)
     model = _named_first(model_file)
     if probabilities and not model.probable:
         raise ModelError(f"{model_file}: {model.why_improbable}")
@@ -275,6 +277,11 @@ def predict(
     tally = run(settings, model, make_source(settings, tuple(inputs)), wish, where)
     if tally.bad_rows:
         print(f"warning: skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}", file=sys.stderr)
+
+
+def _read_by(model_file: str, inputs: list[str]) -> list[tuple[str, str]]:
+    """What predict and evaluate read: what it is, and where."""
+    return [("the model (MODEL)", model_file), *(("the data (DATA)", url) for url in inputs)]
 
 
 def _predict_here(settings: "Settings", model: "Model", source: "Source", wish: "Wish", output: str | None) -> "Tally":
@@ -362,12 +369,14 @@ def evaluate(
     settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.io.sniffing import format_of
     from streamsvm.reading import make_source
 
     if report_to is not None:
         from streamsvm.report.writing import refuse_if_impossible
 
+        refuse_overwriting([("the report (--report)", report_to)], _read_by(model_file, inputs), expand)
         refuse_if_impossible(report_to)
     model = _named_first(model_file)
     source = make_source(settings, tuple(inputs))

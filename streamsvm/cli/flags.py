@@ -185,6 +185,7 @@ def with_flags(flags: dict[str, Flag]) -> Callable[[Callable[..., None]], Callab
 def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], flags: dict[str, Flag]) -> "Settings":
     """Settings from config files, data files and flags."""
     from streamsvm.config import expand, load_settings
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.io.parts import Access, use_access
 
     files = [name for name in inputs if redact_url(name).lower().endswith((".yaml", ".yml"))]
@@ -201,6 +202,8 @@ def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], fla
     spelled = {flag.setting: (flag.spelled or (f"--{name.replace('_', '-')}",))[0] for name, flag in flags.items()}
     settings = load_settings(files, overrides=overrides, flags=spelled, sets=sets, fetch=fetched)
     use_access(Access(settings.storage_options or {}, expand, settings.data.retries, settings.run.memory))
+    if files:
+        refuse_overwriting(settings.outputs(), [("the settings (CONFIG.yaml)", file) for file in files], expand)
     return settings
 
 
