@@ -527,6 +527,8 @@ class Feed:
         self.features, self.bytes = state["features"], state["bytes"]
         self._bytes_before, self._pass_rows = state["bytes_before"], state["pass_rows"]
         self.unknown = state["unknown"]
+        if "scaling" not in state:  # the model that it began with had none
+            self.scaling = None
         if self.scaling is not None:
             self.scaling.restore(state["scaling"])
         if "held_back" in state:

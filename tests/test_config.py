@@ -90,7 +90,7 @@ def test_defaults():
         "threshold": {"by": "none", "costs": None},
         "penalty": {"l2": None, "C": None, "l1": None, "path": None},
         "bias": {"kind": "penalised", "scale": 1.0},
-        "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
+        "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto", "revisit": True},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
         "output": {"model": "model.safetensors", "report": None},
         "checkpoint": {"dir": None, "every": 60.0, "every_rows": None, "patience": 3600.0, "resume": False},

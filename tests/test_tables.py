@@ -476,7 +476,7 @@ def test_a_model_of_columns_says_what_is_missing(tmp_path, trained):
 # Numbers that are missing.
 
 FAR = [
-    {"y": int(k % 3 == 0), "a": None if k % 3 == 0 else (-1) ** k * (5.0 + k % 7), "b": float(k % 5)}
+    {"y": int(k % 3 == 0), "a": None if k % 3 == 0 else (-1) ** k * (5.25 + k % 7), "b": float(k % 5)}
     for k in range(400)
 ]
 

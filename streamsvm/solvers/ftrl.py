@@ -38,11 +38,14 @@ from streamsvm.solvers.base import (
     T,
     row_order,
 )
-from streamsvm.solvers.own_steps import gathered_dot, grow, known_root, longest_row, safe_share
+from streamsvm.solvers.own_steps import gathered_dot, known_root, longest_row, safe_share
 from streamsvm.solvers.sgdqn import GOLDEN, NEXT, rounded
 
 BIAS_Z, BIAS_ROOT, GIVEN = OWN, OWN + 1, OWN + 2
 TINY = 1e-30  # with beta = 0 a weight never seen is 0 / TINY
+SLIGHT = np.float32(
+    2.0**-19
+)  # of a number: a change of less than so much, 32 units in the last place, is not just added
 
 
 class Ftrl(OnlineSolver):
@@ -148,12 +151,23 @@ def write_weights(l1, l2, beta, vector, scalars, weights):
 
 
 @inlined
+def add_slight(longer, roots, part, values, a, size, turn):
+    """longer[k] = sqrt(root^2 + g^2) where g^2 adds little: g^2 / (root + longer[k]), in which no digit is lost."""
+    for k in range(size):
+        root, g = roots[k], part * values[a + k]
+        if longer[k] - root < SLIGHT * root:
+            longer[k] = rounded(np.float64(root) + np.float64(g * g / (root + longer[k])), root, turn)
+
+
+@inlined
 def moved(z, move, turn):
-    """z + move in single precision, up or down by turns as sgdqn.rounded; no move leaves it as it is."""
-    value = np.float64(z) + np.float64(move)
-    near = np.float64(np.float32(value))
-    unit = np.float64(np.float32(near * (1.0 + NEXT))) - near
-    return np.float32(value + turn * unit) if move != 0.0 else z
+    """z + move; if that is slight, up or down by turns as sgdqn.rounded, but no move leaves it as it is."""
+    if abs(move) < SLIGHT * abs(z) and move != np.float32(0.0):
+        value = np.float64(z) + np.float64(move)
+        near = np.float64(np.float32(value))
+        unit = np.float64(np.float32(near * (1.0 + NEXT))) - near
+        return np.float32(value + turn * unit)
+    return z + move
 
 
 @kernel
@@ -162,7 +176,8 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
     t, b, b_z, b_root, eta0 = scalars[T], scalars[BIAS], scalars[BIAS_Z], scalars[BIAS_ROOT], scalars[STEP]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
     longest = longest_row(indptr)
-    w, roots = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    w, z = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    roots, longer = np.empty(longest, np.float32), np.empty(longest, np.float32)
     speed = np.float32(1.0 / eta0)
     for place in range(len(order)):
         i = order[place]
@@ -175,11 +190,11 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
         label = 2.0 * labels[i] - 1.0
         for k in range(size):
             j = np.uint64(indices[first + k]) << ONE
-            w[k] = vector[j]
+            z[k] = vector[j]
             roots[k] = vector[j + ONE]
         threshold, slack = np.float32(t * l1), np.float32(beta / eta0 + t * l2 + TINY)
         for k in range(size):
-            w[k] = soft(w[k], threshold) / (roots[k] * speed + slack)
+            w[k] = soft(z[k], threshold) / (roots[k] * speed + slack)
         score = gathered_dot(w, values, first, size) + b
         if not abs(score) < LARGEST_SCORE:
             return i
@@ -192,18 +207,23 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
         slope = loss.slope(score, label)
         if slope != 0.0:
             part, turn = np.float32(math.sqrt(c) * slope), GOLDEN * t % 1.0 - 0.5
-            if loss.bend() > 0.0 and abs(slope) > loss.bend():
-                grow(roots, math.sqrt(c) * slope, values, first, size)
+            slight = False
+            for k in range(size):
+                g = part * values[first + k]
+                longer[k] = np.float32(math.sqrt(roots[k] * roots[k] + g * g))
+                slight |= longer[k] - roots[k] < SLIGHT * roots[k]
             grown_b = math.sqrt(b_root * b_root + c * slope * slope * bias.gain)
             b_reach = bias.gain / (grown_b / eta0 + slack)
-            step = slope * safe_share(c, loss, slope, values, first, size, roots, 1.0 / eta0, slack, b_reach)
+            step = slope * safe_share(c, loss, slope, values, first, size, longer, 1.0 / eta0, slack, b_reach)
             small = np.float32(step)
+            if slight:
+                add_slight(longer, roots, part, values, first, size, turn)
+            for k in range(size):
+                w[k] = w[k] * ((longer[k] - roots[k]) * speed) - small * values[first + k]
             for k in range(size):
                 j = np.uint64(indices[first + k]) << ONE
-                root, g = vector[j + ONE], part * values[first + k]
-                grown = rounded(math.sqrt(np.float64(root) * np.float64(root) + np.float64(g * g)), root, turn)
-                vector[j] = moved(vector[j], w[k] * ((grown - root) * speed) - small * values[first + k], turn)
-                vector[j + ONE] = grown
+                vector[j] = moved(z[k], w[k], turn)
+                vector[j + ONE] = longer[k]
             b_z += (grown_b - b_root) / eta0 * b - step * bias.gain
             b_root = grown_b
         b = b_z / ((beta + b_root) / eta0 + t * l2 * bias.decay + TINY)

@@ -178,7 +178,7 @@ CATALOGUE = [
         "grow(roots, slope, values, first, size)",
     ),
     Fault("fade", "clocks[j, 0, k] = after", "pass", "solvers.adagrad"),
-    Fault("ftrl_pass", "w[k] * ((grown - root) * speed)", "w[k] * (grown * speed)"),
+    Fault("ftrl_pass", "w[k] * ((longer[k] - roots[k]) * speed)", "w[k] * (longer[k] * speed)"),
     Fault(
         "Ftrl.turn_back",
         "self.scalars[BIAS_ROOT] *= math.sqrt(after / before)",

@@ -23,6 +23,7 @@ from streamsvm.solvers import SOLVERS, Adagrad, Folos, Ftrl, OnlineSolver
 from streamsvm.solvers.adagrad import BIAS_ROOT, DELTA
 from streamsvm.solvers.base import LOSS, SCALE, SMALLEST_SCALE, STEP, Bias, Problem, T, make_bias, objective_on
 from streamsvm.solvers.folos import DEBT
+from streamsvm.solvers.ftrl import SLIGHT
 from streamsvm.solvers.sgdqn import GOLDEN, NEXT
 
 sklearn_linear = pytest.importorskip("sklearn.linear_model")
@@ -244,10 +245,12 @@ def ftrl_twin(problem: Problem, eta0: float, rows: list[Row]) -> Solution:
             nearest = np.sqrt(before * before + g * g)
             reach = reach_of(row, nearest, 1.0 / eta0, slack, bias.gain / (grown_b / eta0 + slack))
             step = slope * shared(row.weight, loss, slope, reach)
-            grown = by_turns(np.sqrt(before.astype(float) ** 2 + (g * g).astype(float)), turn)
-            root[at] = np.maximum(grown, before)
+            growth = g * g / np.maximum(before + nearest, np.float32(1e-37))
+            grown = np.maximum(by_turns(before.astype(float) + growth.astype(float), turn), before)
+            root[at] = np.where(nearest - before < SLIGHT * before, grown, nearest)
             move = w * ((root[at] - before) * speed) - np.float32(step) * row.values
-            z[at] = np.where(move != 0.0, by_turns(z[at].astype(float) + move.astype(float), turn), z[at])
+            slight = (np.abs(move) < SLIGHT * np.abs(z[at])) & (move != 0.0)
+            z[at] = np.where(slight, by_turns(z[at].astype(float) + move.astype(float), turn), z[at] + move)
             b_z += (grown_b - b_root) / eta0 * b - step * bias.gain
             b_root = grown_b
         b = b_z / ((1.0 + b_root) / eta0 + t * penalty.l2 * bias.decay)

@@ -10,12 +10,12 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import choose, in_double, in_single, load_lanes, root_of, spread_lanes, store_lanes
+from streamsvm.lanes import choose, in_double, in_single, load_lanes, root_of, size_of, spread_lanes, store_lanes
 from streamsvm.penalties import soft
 from streamsvm.rows import ONE, ZERO
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
-from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, TINY, Ftrl, fade
+from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, SLIGHT, TINY, Ftrl, fade
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
@@ -98,12 +98,21 @@ def gather_led(vector, indices, a, size, lane, part, n, terms, w):
 
 
 @inlined
+def grown_roots(roots, squares, turn):
+    """sqrt(root^2 + square) for each lane, with ftrl.add_slight."""
+    grown = root_of(roots * roots + squares)
+    slight = rounded_lanes(in_double(roots) + in_double(squares / (roots + grown)), roots, turn)
+    return choose(grown - roots < SLIGHT * roots, slight, grown)
+
+
+@inlined
 def moved_lanes(z, moves, turn):
     """ftrl.moved for each lane."""
     value = in_double(z) + in_double(moves)
     near = in_double(in_single(value))
     unit = in_double(in_single(near * (1.0 + NEXT))) - near
-    return choose(moves != np.float32(0.0), in_single(value + turn * unit), z)
+    slight = choose(moves != np.float32(0.0), in_single(value + turn * unit), z)
+    return choose(size_of(moves) < SLIGHT * size_of(z), slight, z + moves)
 
 
 @inlined
@@ -117,8 +126,8 @@ def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, turn, w, 
     for k in range(size):
         j = np.uint64(indices[a + k]) * stride + lane
         z, roots = load_lanes(vector, j, part), load_lanes(vector, j + n, part)
-        g, before = parts * values[a + k], in_double(roots)
-        grown = rounded_lanes(root_of(before * before + in_double(g * g)), roots, turn)
+        g = parts * values[a + k]
+        grown = grown_roots(roots, g * g, turn)
         moves = load_lanes(w, k * width, part) * ((grown - roots) * speed) - steps * values[a + k]
         store_lanes(vector, j, choose(moving, moved_lanes(z, moves, turn), z))
         store_lanes(vector, j + n, grown)
