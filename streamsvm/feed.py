@@ -398,7 +398,9 @@ class Feed:
         """The visit scaled; or without rows, while there are too few of them to know how."""
         if not scaling.decided:
             rest = self._held_back.take(*visit)
-            return self._released(rest) if self._held_back.enough else Visit(empty_batch(), None, None)
+            if self._held_back.enough:
+                return self._released(rest)
+            return Visit(empty_batch(), None, None if visit.held is None else visit.held[:0])
         batch, order, held = visit
         if scaling.frozen or scaling.idle:
             return Visit(scaling.apply(batch), order, held)
@@ -412,14 +414,18 @@ class Feed:
         rows = self._held_back.release()
         self.scaling.decide(rows.learned)
         self.tell_scales(self.scaling)
-        first = Visit(self.scaling.scaled(rows.batch), None, rows.held)
+        first = Visit(self.scaling.scaled(rows.batch), None, self._marks(rows))
         if rest is None:
             return first
         batch = concatenate([first.batch, self.scaling.apply(rest.batch, counted(*rest))])
-        if rows.held is None and rest.held is None:
-            return Visit(batch, None, None)
-        parts = [np.zeros(part.batch.rows, np.bool_) if part.held is None else part.held for part in (rows, rest)]
-        return Visit(batch, None, np.concatenate(parts))
+        marks = [part for part in (first.held, self._marks(rest)) if part is not None]
+        return Visit(batch, None, np.concatenate(marks) if marks else None)
+
+    def _marks(self, rows: Rows) -> Bools | None:
+        """Which of the rows are held out; None only where none ever is."""
+        if rows.held is None and self._settings.data.holdout:
+            return np.zeros(rows.batch.rows, np.bool_)
+        return rows.held
 
     def tell_scales(self, scaling: AutoScaling) -> None:
         if scaling.summary:

@@ -18,7 +18,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 from tiers import examples
 
 from streamsvm import calibration as room
-from streamsvm.calibration import Calibration, corners, fit_calibration, logistic, pool, sigmoid
+from streamsvm.calibration import Calibration, Sigmoids, corners, fit_calibration, logistic, pool, sigmoid
 from streamsvm.score_sample import ScoreSample
 
 KINDS = ["platt", "isotonic"]
@@ -124,6 +124,27 @@ def test_platt_is_that_of_scikit_learn(weighted: bool) -> None:
     asked = np.linspace(-4, 4, 50)
     found = fitted("platt", scores, positive, weights).probabilities(asked)
     np.testing.assert_allclose(found, peer("platt", scores, positive, weights, asked), atol=2e-6)
+
+
+@pytest.mark.parametrize("huge", [1e3, 1e30])
+def test_a_sigmoid_is_learned_without_scores_far_out_and_holds_no_further_than_it_was_learned(huge: float) -> None:
+    """A row of one class with a huge score says little of others, and new rows like it are not certain."""
+    scores, positive = noisy(3000)
+    usual, asked = fitted("platt", scores, positive), np.linspace(-3, 3, 20)
+    odd = fitted("platt", np.append(scores, huge), np.append(positive, False))
+    np.testing.assert_allclose(odd.probabilities(asked), usual.probabilities(asked), atol=0.02)
+    for found in (usual, odd):
+        assert isinstance(found.curves, Sigmoids)
+        far = found.probabilities(np.array([-1e300, float(found.curves.lows[0]), float(found.curves.highs[0]), 1e300]))
+        assert far[0] == far[1] < 0.05 and far[2] == far[3] > 0.5
+        assert -50.0 < found.curves.lows[0] < -3.0 and 3.0 < found.curves.highs[0] < 50.0
+
+
+def test_a_stored_sigmoid_without_bounds_holds_everywhere() -> None:
+    """As models of version 0.1 have it."""
+    arrays = {"calibration.slopes": np.ones(1), "calibration.offsets": np.zeros(1)}
+    found = Calibration.stored(GOOD, arrays, 1)
+    assert found is not None and found.probabilities(np.array([30.0]))[0] == pytest.approx(1 - np.exp(-30.0), rel=1e-15)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -321,7 +342,9 @@ def test_the_same_sample_makes_the_same_bits(kind: str) -> None:
 @given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
 def test_probabilities_add_up_to_one_whatever_the_scores(row: list[float]) -> None:
     scores = np.array([row])
-    platt = Calibration("platt", room.Sigmoids(np.array([1.0, 0.0, 1e9]), np.array([0.0, -800.0, 5.0])), 20, "held-out")
+    platt = Calibration(
+        "platt", room.Sigmoids.everywhere(np.array([1.0, 0.0, 1e9]), np.array([0.0, -800.0, 5.0])), 20, "held-out"
+    )
     for found in (logistic(scores), platt.probabilities(scores)):
         assert found.sum() == pytest.approx(1.0, rel=1e-12) and (found >= 0.0).all()
     if np.abs(row).max() < 500:
@@ -334,7 +357,7 @@ def test_where_every_probability_is_next_to_nothing_the_largest_scores_win() -> 
     expected = [[0, 0.5, 0.5], [1 / 3] * 3, [0, 0, 1], [1 / 3] * 3]
     np.testing.assert_allclose(logistic(scores), expected, rtol=1e-12)
     np.testing.assert_allclose(logistic(np.array([[-1000.0, -1001.0]])), [[1 / (1 + np.exp(-1)), 1 / (1 + np.e)]])
-    steep = Calibration("platt", room.Sigmoids(np.full(3, 1e200), np.zeros(3)), 20, "held-out")
+    steep = Calibration("platt", room.Sigmoids.everywhere(np.full(3, 1e200), np.zeros(3)), 20, "held-out")
     np.testing.assert_allclose(steep.probabilities(scores), expected, rtol=1e-12)
     assert logistic(np.empty((0, 3))).shape == (0, 3) and logistic(np.empty(0)).shape == (0,)
 
@@ -388,10 +411,17 @@ def test_metadata_that_makes_no_sense_is_refused(metadata: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [("slopes", [-1e-9, 1.0])]
-    + [(name, wrong) for name in ("slopes", "offsets") for wrong in ([np.nan, 1], [np.inf, 1], [1], [], [1, 1, 1])],
+    + [(name, wrong) for name in ("slopes", "offsets") for wrong in ([np.nan, 1], [np.inf, 1], [1], [], [1, 1, 1])]
+    + [(name, wrong) for name in ("lows", "highs") for wrong in ([np.nan, 1], [1], [])]
+    + [("lows", [0.0, 7.0]), ("highs", [-7.0, 1.0])],
 )
 def test_sigmoids_that_make_no_sense_are_refused(name: str, wrong: list[float]) -> None:
-    arrays = {"calibration.slopes": np.ones(2), "calibration.offsets": np.array([-1.0, 0.0])}
+    arrays = {
+        "calibration.slopes": np.ones(2),
+        "calibration.offsets": np.array([-1.0, 0.0]),
+        "calibration.lows": np.full(2, -5.0),
+        "calibration.highs": np.full(2, 5.0),
+    }
     assert Calibration.stored(GOOD, arrays, 2) is not None
     with pytest.raises(ValueError, match="sigmoids"):
         Calibration.stored(GOOD, arrays | {f"calibration.{name}": np.array(wrong, np.float64)}, 2)

@@ -109,7 +109,7 @@ def test_fit_is_train_on_the_same_rows_bit_for_bit(a9a, given):
         "loss": given.get("loss", "squared_hinge"),
         **{f"penalty.{name}": given[name] for name in ("C", "l2", "l1") if name in given},
         **({"solver.passes": given["passes"], "data.shuffle": 0} if "passes" in given else {}),
-        "features.scale": given.get("scale", "none"),
+        "features.scale": given.get("scale", "auto"),
     }
     known = train(load_settings(overrides=overrides)).model
     fitted = StreamSVC(**given).fit(rows, labels)

@@ -161,17 +161,21 @@ def test_scaling_is_part_of_the_model(write, tmp_path, kind, passes):
     more = run(path, features__scale=kind, solver__init=file, loss="squared_hinge")
     assert evaluate(more.model, open_stream(path))["error"] < sound + 0.02
     assert np.array_equal(more.model.scale, scaled.model.scale)
+    kept = run(path, solver__init=file, loss="squared_hinge")  # by itself it goes on with what the model has
+    assert kept.model.recipe["scale"] == kind and np.array_equal(kept.model.scale, scaled.model.scale)
     with pytest.raises(ModelError, match="scale"):
-        run(path, solver__init=file, loss="squared_hinge")
+        run(path, solver__init=file, loss="squared_hinge", features__scale="none")
 
 
 def test_large_features_are_noticed(write):
     notes = Notes()
-    run(write(["1 1:5e6 2:1", "-1 1:1e3 2:-1"] * 30), notes)
+    run(write(["1 1:5e6 2:1", "-1 1:1e3 2:-1"] * 30), notes, features__scale="none")
     assert any(note.startswith("warning: index 1 has values as large as 5e+06") for note in notes.notes)
     notes = Notes()
-    run(write(["1 1:5e6 2:1", "-1 1:1e3 2:-1"] * 30), notes, features__scale="maxabs")
+    for kind in ("auto", "maxabs"):
+        run(write(["1 1:5e6 2:1", "-1 1:1e3 2:-1"] * 30), notes, features__scale=kind)
     assert not any("as large as" in note for note in notes.notes)
+    assert any(note.startswith("scale    2 dense features standardised") for note in notes.notes)
 
 
 # Penalties, the bound, the objective.
@@ -188,7 +192,8 @@ def objective(path: str, outcome: Outcome, l2: float) -> float:
 
 @pytest.mark.parametrize("solver", ["sgd", "pegasos"])
 def test_objective_and_bound_enclose_the_optimum(solver):
-    outcome = run(A9A, solver__name=solver, solver__passes=5, penalty__l2=1e-3, run__objective=True)
+    given = {"features__scale": "none"}  # both are those of the features that were learned from
+    outcome = run(A9A, solver__name=solver, solver__passes=5, penalty__l2=1e-3, run__objective=True, **given)
     result = outcome.result
     assert result["objective"] == pytest.approx(objective(A9A, outcome, 1e-3), rel=1e-5)
     assert 0 < result["dual"] < result["objective"]
