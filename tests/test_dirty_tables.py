@@ -64,13 +64,21 @@ def test_lines_that_end_in_a_comma_have_a_header_all_the_same(told, write):
 ODD = ["inf", "1_000", "0x1F", "1,000.5", "$5", "12a", "7\x00", "1e", "--1", "12 3"]
 
 
+def with_odd_cell(odd):
+    cell = f'"{odd}"' if "," in odd else odd
+    return ["label,a,b", *(f"{k % 2},{cell if k == 150 else f'{k}.5'},{k % 7 / 4}" for k in range(ROWS))]
+
+
 @pytest.mark.parametrize("odd", ODD)
 def test_one_odd_cell_does_not_make_categories_of_numbers(told, write, odd):
-    cell = f'"{odd}"' if "," in odd else odd
-    write(["label,a,b", *(f"{k % 2},{cell if k == 150 else f'{k}.5'},{k % 7 / 4}" for k in range(ROWS))], "x.csv")
+    write(with_odd_cell(odd), "x.csv")
     code, text = told("train", "x.csv", "-o", "m")
     assert code == 4 and "warning: column a: 1 of the first 300 values are no numbers" in text
     assert "streamsvm: x.csv:152: column a: " in text and "is not a number" in text
+
+
+def test_odd_cells_can_be_left_out_or_be_categories(told, write):
+    write(with_odd_cell("12a"), "x.csv")
     code, text = told("train", "x.csv", "-o", "m", "--on-bad-row", "skip")
     assert code == 0 and "features: 2 numeric (a, b); label label" in text and "299 examples" in text
     code, text = told("train", "x.csv", "-o", "m", "--categorical", "a")

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from streamsvm import load_settings, open_stream, train
+from streamsvm import StreamSVC, load_settings, open_stream, train
 from streamsvm.dialects import frame_plan
 from streamsvm.errors import StreamSvmError
 from streamsvm.features.recipe import Recipe
@@ -185,3 +185,22 @@ def test_frames_are_read_as_files_are(directory, columns):
         assert (recipe.columns, recipe.hash_bits) == (expected[0].columns, expected[0].hash_bits)
         assert [rows.indices.tobytes(), rows.values.tobytes()] == expected[1][:2]
         assert math.isfinite(float(np.abs(rows.values).sum()))
+
+
+def test_frames_of_numbers_are_predicted_as_arrays_too_and_whole_numbers_can_stay_numbers():
+    draw = np.random.default_rng(3)
+    frame = pd.DataFrame({"x": draw.normal(size=200), "month": draw.integers(1, 13, 200)})
+    labels = (frame["x"] > 0).astype(int)
+    floats = frame.assign(month=frame["month"] + 0.5)
+    named, plain = StreamSVC().fit(floats, labels), StreamSVC().fit(floats.to_numpy(), labels)
+    with pytest.warns(UserWarning, match="valid feature names"):
+        scores = named.decision_function(floats.to_numpy())
+    assert scores.tobytes() == named.decision_function(floats).tobytes()
+    assert scores.tobytes() == plain.decision_function(floats.to_numpy()).tobytes()
+    kinds = [column["kind"] for column in StreamSVC().fit(frame, labels).model_.recipe["columns"]]
+    assert kinds == ["number", "word"]
+    numeric = StreamSVC(features={"numeric": ["*"]}).fit(frame, labels)
+    array = StreamSVC().fit(frame.to_numpy(), labels)
+    assert numeric.decision_function(frame).tobytes() == array.decision_function(frame.to_numpy()).tobytes()
+    with pytest.warns(UserWarning, match="n: whole numbers that grow by 1 from row to row, ignored; --numeric n keeps"):
+        StreamSVC().fit(frame.assign(n=range(200)), labels)

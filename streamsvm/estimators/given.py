@@ -106,6 +106,8 @@ class ColumnReader:
         self._columns = dialect.recipe.columns
 
     def read(self, estimator: Any, X: Any, *, reset: bool) -> Batch:  # noqa: N803
+        if not is_frame(X) and self._as_a_matrix(estimator):
+            return MatrixReader().read(estimator, X, reset=reset)
         if not is_frame(X):
             raise DataError("the model was learned from named columns: give a frame (pandas, polars) that has them")
         if self._as_a_matrix(estimator):

@@ -40,7 +40,6 @@ class Seen(NamedTuple):
     oddities: int = 0  # and how many there are
     step: float = 0.0  # by which whole numbers grow from row to row, if it is always the same
     longest: int = 0  # characters of a text
-    spelled: bool = False  # whether numbers and times were texts
     like_numbers: str = ""  # of a column of texts that look like numbers: one of them
     parts: tuple[str, ...] = ()  # of dates: what can be told from them
     sparse: bool = False  # a field that over half of the first lines of JSON do not have
@@ -121,7 +120,7 @@ def _of_texts(values: Sequence[Any], count: int, missing: Collection[str], numbe
         gaps = len(found) < count or None in found
         seen, classes = _of_numbers([int(n) if isinstance(n, bool) else n for n in numbers], gaps=gaps), ()
     some = tuple(dict.fromkeys(odd))[:SHOWN]
-    return seen._replace(odd=some, oddities=len(odd), classes=classes, spelled=True)
+    return seen._replace(odd=some, oddities=len(odd), classes=classes)
 
 
 def _of_dates(times: Sequence[tuple[str, tuple[float, bool, bool] | None]]) -> Seen:
