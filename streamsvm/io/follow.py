@@ -80,6 +80,13 @@ class Follower:
         files = tuple(mark for log in self.logs.values() for mark in log.marks())
         return Marks(files, self._tally.counts, tuple(path for path in self._plain if self.logs[path].begun))
 
+    def first_look(self) -> bool:
+        """Look at all logs, and read nothing; whether every one could be looked at."""
+        self._discover()
+        for log in self.logs.values():
+            log.ready()
+        return all(self.logs[path].begun for path in self._plain)
+
     def beginning(self) -> Marks:
         """The marks as if this follower had read nothing yet."""
         logs = {path: log.marks() for path, log in self.logs.items()} | self._before
@@ -139,6 +146,8 @@ class Follower:
                 raise
             if cut:
                 origin = Origin(tail.mark.path, tail.mark.offset, tail.mark.line)
+                if not tail.mark.offset:
+                    self._tally.add(files=1)
                 with memoryview(buffer) as view:
                     tail.advance(view[:cut], buffer.count(b"\n", 0, cut))
                 tail.drained = tail.mark.offset >= tail.file.size()

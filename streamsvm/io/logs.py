@@ -281,7 +281,7 @@ class Log:
                     file.close()
 
     def _named(self, expected: Info) -> LogFile | None:
-        """The file that has the name, if one has; that which had it a moment ago, where others may be somebody else's."""
+        """The file that has the name, if one has; where it may be another log's, that which had it a moment ago."""
         try:
             return self._opened(self.path, None if self._alone else expected.file)
         except Moved:
@@ -373,8 +373,6 @@ class Log:
         others = [mark for mark in self.over if mark.id != tail.id]
         gone = [mark._replace(device=0, inode=0) for mark in self.over if mark.id == tail.id and not tail.mark.offset]
         self.over = gone + others
-        if not tail.mark.offset:
-            self._tally.add(files=1)
 
     def _end(self, tail: Tail) -> None:
         """The file is over. Its successor is begun next."""
