@@ -76,9 +76,10 @@ class Follower:
     def _new_log(self, path: str, *, alone: bool = False) -> None:
         self.logs[path] = Log(path, self._disk, self._options, self._tally, alone=alone, taken=self._taken)
 
-    def marks(self) -> Marks:
+    def marks(self, last: str = "") -> Marks:
+        """Where reading stands; the last lines were those of log `last`."""
         files = tuple(mark for log in self.logs.values() for mark in log.marks())
-        return Marks(files, self._tally.counts, tuple(path for path in self._plain if self.logs[path].begun))
+        return Marks(files, self._tally.counts, tuple(path for path in self._plain if self.logs[path].begun), last)
 
     def first_look(self) -> bool:
         """Look at all logs, and read nothing; whether every one could be looked at."""
@@ -151,7 +152,7 @@ class Follower:
                 with memoryview(buffer) as view:
                     tail.advance(view[:cut], buffer.count(b"\n", 0, cut))
                 tail.drained = tail.mark.offset >= tail.file.size()
-                yield Block(buffer, cut, origin, self.marks(), tail.number)
+                yield Block(buffer, cut, origin, self.marks(log.path), tail.number)
                 room = block_size
                 continue
             try:

@@ -13,6 +13,8 @@ holds the places in all files up to which it was.
 import hashlib
 from typing import Any, NamedTuple, Protocol
 
+from streamsvm.errors import ModelError
+
 LOOKED_AT = 1024  # bytes at the beginning, and before the place where reading stopped
 HEX_DIGITS = 32
 
@@ -79,13 +81,18 @@ class Marks(NamedTuple):
     files: tuple[Mark, ...] = ()
     counts: Counts = Counts()
     begun: tuple[str, ...] = ()  # logs that were looked at: what had been rotated before is among the files
+    last: str = ""  # the log from which the lines before this place came
 
     @classmethod
     def restored(cls, plain: Any) -> "Marks":
-        """The marks out of what JSON has made of them, also of those of earlier versions, without `begun`."""
-        files, counts, *begun = plain
-        marks = tuple(Mark(*mark) for mark in files)
-        return cls(marks, Counts(*counts), tuple(begun[0] if begun else dict.fromkeys(mark.log for mark in marks)))
+        """The marks out of what JSON has made of them."""
+        if len(plain) != len(cls._fields):
+            raise ModelError(
+                "it is of an earlier version of follow, which did not keep what was there at the first look; name "
+                "another directory with --checkpoint, and begin with its model: --init"
+            )
+        files, counts, begun, last = plain
+        return cls(tuple(Mark(*mark) for mark in files), Counts(*counts), tuple(begun), last)
 
 
 def digest(data: bytes) -> str:
