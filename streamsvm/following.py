@@ -74,7 +74,7 @@ def follow(settings: Settings, listener: Listener = Silent(), *, ended: Ended = 
                 run = board.run = Following(settings, passes, checkpoints, listener, started, initial_model(settings))
                 run.learn()
         finally:
-            if board.run is not None:
+            if board.run is not None and board.run.begun:
                 ended(board.run.result())
     return Outcome(run.final, run.result())
 
@@ -344,6 +344,11 @@ class Following(TrainingRun):
     @property
     def unfinished(self) -> bool:
         return True
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a solver, and so anything to tell."""
+        return hasattr(self, "solver")
 
     def learn(self) -> None:
         resumed = self._resumed()

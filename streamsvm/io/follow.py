@@ -240,6 +240,9 @@ class Follower:
             return
         with contextlib.ExitStack() as closing_it:
             closing_it.callback(file.close)
+            if is_packed(path) and not file.size():
+                self._seen[file.info.file] = file.info
+                return
             read = [(log, mark) for log, mark in self._over() if mark.offset] if is_packed(path) else []
             if not self._went_on(read, file, closing_it) and not _is_copy(path, file, list(self.logs.values())):
                 over = self.logs[path].over if path in self.logs else []  # its file has another name now, or is gone

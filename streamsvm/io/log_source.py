@@ -49,7 +49,9 @@ class LogSource(Source):
         poll: float = POLL,
         note: Callable[[str], None] = lambda text: None,
         disk: Disk | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._patterns = [_checked(pattern) for pattern in dict.fromkeys(patterns)]
         self.parts = [Part(pattern, pattern, None, None) for pattern in self._patterns]
         self.limits = options.limits
@@ -101,6 +103,7 @@ class LogSource(Source):
             skip_long=self._skip_long,
             disk=self._disk,
             note=self._note,
+            clock=self._clock,
             stopped=lambda: self._stopped(),
         )
 
@@ -121,7 +124,7 @@ class LogSource(Source):
         """
         assert self._ahead is not None
         wanted = FIRST_LINES if enough is None else min(enough, FIRST_LINES)
-        lines, since = 0, time.monotonic()
+        lines, since = 0, self._clock()
         while not self._stopped():
             before = lines
             for block in self._ahead.round(FIRST_BLOCK, _Unlimited()):
@@ -132,8 +135,8 @@ class LogSource(Source):
                     self._text = b"".join(self._text.splitlines(keepends=True)[:wanted])
                     return
             if lines > before or not self._ahead.settled:
-                since = time.monotonic()
-            elif self._until_idle is not None and time.monotonic() - since >= self._until_idle:
+                since = self._clock()
+            elif self._until_idle is not None and self._clock() - since >= self._until_idle:
                 return
             if lines > before:
                 self.beginning = self._ahead.beginning()
@@ -181,7 +184,7 @@ class LogSource(Source):
         follower = self.follower = self._held_until(start, cut) or self._new_follower(start, stopped)
         self._stopped = stopped
         self.handed_on = 0
-        quiet = time.monotonic()
+        quiet = self._clock()
         with contextlib.closing(follower), contextlib.suppress(Stopped):
             for block in self._again(block_size, buffers):
                 self.handed_on += block.size
@@ -189,14 +192,14 @@ class LogSource(Source):
                 if stopped():
                     return
             while not stopped():
-                began, read = time.monotonic(), 0
+                began, read = self._clock(), 0
                 for block in follower.round(block_size, buffers, cut):
                     read += block.size
                     self.handed_on += block.size
                     yield block
                     if stopped():
                         return
-                now = time.monotonic()
+                now = self._clock()
                 if read or not follower.settled:
                     quiet = now
                 elif self._until_idle is not None and now - quiet >= self._until_idle:
@@ -226,10 +229,9 @@ class LogSource(Source):
             if log.unfinished:
                 self._note(f"{log.path}: the last line has no end yet, and is not learned")
 
-    @staticmethod
-    def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not stopped():
+    def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        until = self._clock() + seconds
+        while (left := until - self._clock()) > 0 and not stopped():
             time.sleep(min(left, NAP))
 
 

@@ -213,9 +213,7 @@ class Log:
                 self._begin(self.queue.pop(0))
                 continue
             tail = self.tail
-            if not tail.look(now):
-                self._rewritten(tail, now)
-            elif tail.drained and self._is_over(tail, now):
+            if tail.drained and self._is_over(tail, now):
                 self._end(tail)
             else:
                 return not tail.drained
@@ -232,8 +230,10 @@ class Log:
         named = self._disk.info(self.path)
         new = named is not None and named.regular and not self.has(named.file) and len(self.queue) < QUEUED
         for tail in self.open_tails():
-            if (new or tail is not self.tail) and not tail.look(now):
+            if not tail.look(now):
                 self._rewritten(tail, now)  # first of all, or its copy would seem to be a file of its own
+            elif tail.woke and named is not None and named.file == tail.id:
+                self._written_to(tail, now)
         if new and named is not None and not self._is_others(named):
             self._enqueue(now, named)
         elif self._alone and not self.begun:
@@ -408,6 +408,20 @@ class Log:
             place = self._late.index(tail)
             self._late[place : place + 1] = instead[::-1]
 
+    def _written_to(self, tail: Tail, now: float) -> None:
+        """The file was empty: since then it may have been written to, copied and truncated, more than once."""
+        tail.woke = False
+        missed = self._missed_copies(tail, None, now)
+        if not missed:
+            return
+        self._tally.add(truncated=len(missed))
+        self._tally.note(f"warning: {self.path}: was copied and truncated while nobody looked; its copies are read")
+        if tail is self.tail:
+            self.tail, self.queue = None, [*missed, tail, *self.queue]
+        elif tail in self.queue:
+            place = self.queue.index(tail)
+            self.queue[place:place] = missed
+
     def _missed_copies(self, fresh: Tail, copy: Tail | None, now: float) -> list[Tail]:
         """What else the file was since the last look, if it was copied and truncated more than once."""
         if not self._alone:
@@ -415,6 +429,8 @@ class Log:
         found: list[Tail] = []
         with self._closing_unclaimed() as files:
             for sight in self._rotated(files):
+                if sight.info.file == fresh.id:
+                    break  # it was renamed meanwhile: what follows is newer
                 new = not self.has(sight.info.file) and (copy is None or sight.info.file != copy.id)
                 if new and not (sight.file is not None and alike(fresh.file, sight.file, whole=False)):
                     found += self._unread(sight, files, now)
@@ -486,7 +502,8 @@ class Log:
         mark = self._known_by_text(file)
         if mark is None and self._has_nothing(file):
             return []
-        if not any(alike(tail.file, file) for tail in self.open_tails()):
+        others = [*(tail.file for tail in self.open_tails()), *(other for other in files if other is not file)]
+        if not any(alike(other, file) for other in others):
             if mark is None or line_after(file, mark.offset):
                 return [Tail(file, mark or self._new_mark(file), now)]
             self.over.insert(0, self._new_mark(file)._replace(over=True))
@@ -550,6 +567,8 @@ class Log:
         if now - self._since < self._options.rotate_wait or self._sought < SOUGHT:
             return False
         self.wanted, self._since, self._sought = None, None, 0
+        if not mark.tells and self._options.compressed:
+            return True  # it was empty, and is compressed by now: it will be met as a file that is new
         self._tally.add(lost=1)
         self._tally.note(
             f"warning: {mark.path}: the file that was read up to line {mark.line} is gone; "

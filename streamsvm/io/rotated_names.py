@@ -202,10 +202,12 @@ class RotatedNames:
 def _order_of_known(found: list[Some], known: bool | None) -> int:
     """How often a file that is known has a lower number than one that is not, less how often it has a higher one.
 
-    The files are those from the highest number on.
+    The files are those from the highest number on; those that are empty or compressed tell nothing.
     """
     votes = before = strange = 0
     for each in found:
+        if each.known is False and (not each.info.size or is_packed(each.path)):
+            continue
         if each.known is False:
             strange += 1
             votes -= before

@@ -51,11 +51,13 @@ class Tail:
         self.left: float | None = None  # when its name was seen to be another's
         self.grown = now  # when it was seen to grow
         self.drained = False  # whether there is no whole line after the mark
+        self.woke = False  # whether it was empty, and has been written to
         self.whole = False  # whether this is a copy, to which nobody writes
         self._looked: Info | None = None
         self._size = file.size()
         self._head = bytes_at(file, 0, mark.head_size)
         self._tail = bytes_at(file, mark.offset - mark.tail_size, mark.tail_size)
+        self._note_head()
 
     @property
     def id(self) -> Id:
@@ -66,6 +68,7 @@ class Tail:
         info = self.file.look()
         if info == self._looked:
             return True
+        self.woke |= not self._size and info.written != self.mark.written
         self._note_head()
         sound = self.file.size() >= max(self.mark.offset, len(self._head)) and self._continues()
         if sound:
