@@ -36,6 +36,8 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import initial_model, make_limits, make_reading, reach_storage, training_passes
 from streamsvm.recent import Recent
+from streamsvm.report.recording import Recording
+from streamsvm.report.writing import recorded, report_run
 from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
 from streamsvm.stream import Stream, Tally
@@ -67,16 +69,36 @@ def follow(settings: Settings, listener: Listener = Silent(), *, ended: Ended = 
     started = time.perf_counter()
     settings.refuse_cluster("follow")
     settings = follow_settings(settings)
+    listener = recorded(settings, listener)
     board = Board()
     with interrupts.noted(), served(board, settings.follow.metrics, listener.note):
         try:
             with followed(settings, listener, board, started) as (passes, checkpoints):
                 run = board.run = Following(settings, passes, checkpoints, listener, started, initial_model(settings))
                 run.learn()
+        except Interrupted:
+            if board.run is None:
+                ended(nothing_yet(settings))
+            raise
         finally:
             if board.run is not None and board.run.begun:
                 ended(board.run.result())
     return Outcome(run.final, run.result())
+
+
+def nothing_yet(settings: Settings) -> dict[str, Any]:
+    """The figures of a run that ended before a row came."""
+    return {
+        "examples": 0,
+        "bad_rows": 0,
+        "recent": {},
+        "figures_from": None,
+        "follow": Counts()._asdict(),
+        "classes": list(settings.data.classes or ()),
+        "dim": 0,
+        "model": None,
+        "provisional": True,
+    }
 
 
 class Board:
@@ -190,7 +212,8 @@ class Waiting:
         try:
             self._wait()
         except Interrupted:
-            self._provisional()
+            with interrupts.put_off():
+                self._provisional()
             raise
         if not self._source.head(1):
             raise DataError("there is no row to learn from")
@@ -413,7 +436,21 @@ class Following(TrainingRun):
         snapshot.state["standing"] |= {"passes": 0, "examples": self.passes.stream.tally.rows}
         self._kept = self.passes.stream.tally.position
         self.final = snapshot.model
-        return snapshot._replace(sync=lambda: self._serve(snapshot.model))
+        report = self._report(snapshot.model)
+
+        def sync() -> None:
+            self._serve(snapshot.model)
+            report()
+
+        return snapshot._replace(sync=sync)
+
+    def _report(self, model: Model) -> Callable[[], object]:
+        """What writes the report anew, with the figures of now."""
+        listener, rows = self.listener, model.provenance.get("examples")
+        if not isinstance(listener, Recording) or self.settings.output.report is None or not rows:
+            return lambda: None
+        result, sample = self.result(), self._judged_by(self.solver)
+        return lambda: report_run("follow", self.settings, model, result, listener, None, sample)
 
     def _serve(self, model: Model) -> None:
         """Put the model in the place of the last; that may fail on a full disk, and is tried again next time."""
@@ -496,12 +533,14 @@ class Following(TrainingRun):
 
     def result(self) -> dict[str, Any]:
         figures = {name: value for name, value in self._published.items() if not name.endswith("_total")}
-        tally = self.passes.stream.tally
+        tally, watch = self.passes.stream.tally, self.solver.watch
         return {
             **super().result(),
             "examples": tally.rows,
             "passes": 1,
             "recent": figures,
+            "classes": list(self.final.classes),
+            "figures_from": watch.first_figures if isinstance(watch, Recent) else None,
             "follow": self._counts._asdict(),
             "bad_rows": tally.bad_rows + self.feed.unknown,
             "model": self.settings.output.model,

@@ -16,6 +16,7 @@ from whole_runs import KilledError, Life, Notes, bits, class_lines, few_rows_a_p
 
 import streamsvm.checkpoint
 import streamsvm.cli
+import streamsvm.following
 import streamsvm.io.log_source
 import streamsvm.solvers.base
 from streamsvm import load_model
@@ -354,7 +355,7 @@ def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Path("a.log"), text_of(ROWS))
     code, out, err = command("a.log", "-o", "m.st")
     assert code == 0, err
-    assert "learned  1,500 rows of 1 file\n" in out and "model    m.st" in out
+    assert "learned  1,500 rows of 1 file\n" in out and "model    m.st (31 weights, classes -1 and 1)" in out
     assert "starting from the beginning" in err and "rows" in err
     append(Path("a.log"), text_of(["bad"]))
     code, out, err = command("a.log", "-o", "m.st", "--json", "--quiet")
@@ -365,6 +366,85 @@ def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0 and "1,500 examples" in out and "a.log, line 1,502" in out
     code, out, err = command("s3://bucket/a.log")
     assert code == 2 and "can be followed" in err
+
+
+def words_of(*words: str) -> list[str]:
+    quick = ["--set", "follow.idle=0.05", "--set", "follow.poll=0.01", "--rotate-wait", "0.1"]
+    return ["follow", *words, *quick]
+
+
+@pytest.mark.parametrize("rows", [0, 100, 1500])
+def test_whatever_ends_it_there_is_a_summary(rows: int, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM while it waits for the first line, while there are few, and while it learns."""
+    import signal
+
+    append(Path("a.log"), text_of(ROWS[:rows]))
+    for flags in ([], ["--json", "--quiet"]):
+        timer = threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        timer.start()
+        code, out, err = run_cli(*words_of("a.log", "-o", "m.st", *flags), capsys=capsys, monkeypatch=monkeypatch)
+        timer.join()
+        assert code == 0 and "stopped by SIGTERM" in err
+        if flags:
+            assert json.loads(out.splitlines()[-1])["examples"] == rows
+        else:
+            assert f"learned  {rows:,} rows of {1 if rows else 0} file" in out
+            assert ("provisional" in out) == (rows == 100)
+            assert not rows or "no loss and no error yet: they are told from 5,120 rows on" in out
+
+
+def test_an_error_ends_it_with_a_summary_too(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(Path("a.log"), text_of([*ROWS, "bad"]))
+    words = words_of("a.log", "-o", "m.st", "--on-bad-row", "raise", "--json", "--quiet")
+    code, out, err = run_cli(*words, capsys=capsys, monkeypatch=monkeypatch)
+    assert code == 4 and "a.log:1501" in err
+    assert json.loads(out.splitlines()[-1])["examples"] == 1500
+
+
+def test_a_report_is_written_with_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(streamsvm.following, "report_run", lambda *given: written.append(given[3]["examples"]))
+    append(Path("a.log"), text_of(ROWS))
+    outcome = followed(output__report="r.html", checkpoint__every_rows=300)
+    assert written == sorted(written) and len(written) > 2 and written[-1] == 1500
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+
+
+@pytest.mark.full
+def test_a_whole_report() -> None:
+    append(Path("a.log"), text_of(lines(9000)))
+    listener = Notes()
+    followed(listener=listener, output__report="r.html")
+    text = Path("r.html").read_text()
+    assert "Report of a followed log" in text and "9,000" in text
+    assert not [note for note in listener.notes if note.startswith("warning")]
+
+
+def test_inspect_tells_where_each_log_stands(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inspect(*words: str) -> tuple[int, str, str]:
+        return run_cli("inspect", "m.st.checkpoint", *words, capsys=capsys, monkeypatch=monkeypatch)
+
+    for name in "ab":
+        append(Path(f"{name}.log"), text_of(ROWS[:300]))
+    followed("a.log", "b.log")
+    size = Path("a.log").stat().st_size
+    append(Path("a.log"), text_of(["bad"]))
+    rotate(Path("a.log"))
+    append(Path("a.log"), text_of(ROWS[:10]))
+    behind = len(text_of(["bad", *ROWS[:10]]))
+    code, out, _ = inspect("--json")
+    found = json.loads(out)["follow"]
+    assert code == 0 and found["behind"] == behind and found["problems"]["lost"] == 0
+    logs = {log["log"]: log for log in found["logs"]}
+    assert (logs["a.log"]["line"], logs["a.log"]["byte"], logs["a.log"]["behind"]) == (301, size, behind)
+    assert logs["a.log"]["file"] == "a.log.1" and logs["a.log"]["waiting_files"] == 1
+    assert logs["b.log"]["behind"] == 0
+    assert all(0 <= found["ages"][what] < 600 for what in ("checkpoint", "model", "last_write"))
+    code, out, _ = inspect()
+    assert code == 0 and f"a.log: line 301 of a.log.1, {behind} bytes behind, 1 more files wait" in out
+    assert inspect("--behind", str(behind))[0] == 0
+    code, _, err = inspect("--behind", str(behind - 1))
+    assert code == 6 and "bytes behind, more than" in err
 
 
 def test_a_full_disk_passes(monkeypatch: pytest.MonkeyPatch) -> None:
