@@ -11,6 +11,7 @@ The follower is `streamsvm.follow` itself, with its threads, checkpoints and mod
 """
 
 import contextlib
+import gc
 import gzip
 import os
 import random
@@ -355,6 +356,8 @@ def main() -> None:
         if fault := history.play():
             wrong += 1
             print(seed, history.kind, history.story, fault, flush=True)
+        if seed % 20 == 0:
+            gc.collect()
         if (seed + 1 - first) % 1000 == 0:
             print(f"{seed + 1 - first} histories, {wrong} wrong", flush=True)
 
