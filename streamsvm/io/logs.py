@@ -253,6 +253,7 @@ class Log:
         with self._closing_unclaimed() as files:
             named = self._named(expected) if expected is not None else None
             files += [named] if named is not None else []
+            tail = Tail(named, self._known(named) or self._new_mark(named), now) if named is not None else None
             rotated = self._rotated(files) if self._alone else []
             if named is not None and not any(sight.info.file == named.info.file for sight in rotated):
                 rotated.append(self._sight_of(named))
@@ -260,12 +261,8 @@ class Log:
             taken: list[Tail] = []
             for sight in self._new_ones(rotated, named):
                 if len(self.queue) + len(taken) < QUEUED and not self.has(sight.info.file):
-                    mine = named is not None and sight.file is named  # which is kept, even if it is empty
-                    taken += (
-                        [Tail(named, sight.mark or self._new_mark(named), now)]
-                        if mine and named is not None
-                        else self._unread(sight, files, now)
-                    )
+                    mine = tail is not None and sight.file is tail.file  # which is kept, even if it is empty
+                    taken += [tail] if mine and tail is not None else self._unread(sight, files, now)
             self.queue += taken
 
     @contextmanager
@@ -391,6 +388,12 @@ class Log:
         if copy is not None:
             copy.whole = True
         fresh = Tail(tail.file, self._new_mark(tail.file), now)
+        try:
+            missed = self._missed_copies(fresh, copy, now)
+        except BaseException:
+            if copy is not None:
+                copy.file.close()
+            raise
         self._tally.add(truncated=1)
         rest = (
             "the rest is read from its copy, but for lines that came while that was made"
@@ -398,7 +401,7 @@ class Log:
             else ("what was not read of it before is lost")
         )
         self._tally.note(f"warning: {self.path}: was truncated or written anew at byte {tail.mark.offset:,}; {rest}")
-        instead = [*([copy] if copy is not None else []), *self._missed_copies(fresh, copy, now), fresh]
+        instead = [*([copy] if copy is not None else []), *missed, fresh]
         if tail is self.tail:
             self.tail, self.queue = copy, [*(instead[1:] if copy is not None else instead), *self.queue]
         elif tail in self.queue:
@@ -410,8 +413,8 @@ class Log:
 
     def _written_to(self, tail: Tail, now: float) -> None:
         """The file was empty: since then it may have been written to, copied and truncated, more than once."""
-        tail.woke = False
         missed = self._missed_copies(tail, None, now)
+        tail.woke = False
         if not missed:
             return
         self._tally.add(truncated=len(missed))

@@ -119,10 +119,16 @@ class RotatedNames:
         shapes, numbers = set(), set()
         for name in names:
             if shape := self._shape(name):
+                if self.compressed and not is_packed(name):
+                    shapes.add(shape[0]._replace(after=f"{shape[0].after}.gz"))
                 shapes |= {shape[0]} | ({_plain(shape[0])} if is_packed(name) else set())
                 numbers.add(shape[1])
             elif (found := look(os.path.join(self.folder, name))) is not None:
                 yield found
+            elif self.compressed and not is_packed(name):
+                found = look(os.path.join(self.folder, f"{name}.gz"))  # it was compressed meanwhile
+                if found is not None:
+                    yield found
         if numbers:
             dense = max(numbers) <= 2 * len(numbers) + MOST_HOLES
             walk = self._walk_numbers if dense else self._walk_far_apart
