@@ -415,10 +415,10 @@ class Log:
         """The file was empty: since then it may have been written to, copied and truncated, more than once."""
         missed = self._missed_copies(tail, None, now)
         tail.woke = False
-        if not missed:
-            return
-        self._tally.add(truncated=len(missed))
-        self._tally.note(f"warning: {self.path}: was copied and truncated while nobody looked; its copies are read")
+        copies = [each for each in missed if not is_packed(each.mark.path)]
+        if copies:
+            self._tally.add(truncated=len(copies))
+            self._tally.note(f"warning: {self.path}: was copied and truncated while nobody looked; its copies are read")
         if tail is self.tail:
             self.tail, self.queue = None, [*missed, tail, *self.queue]
         elif tail in self.queue:
