@@ -48,9 +48,6 @@ def _refuse(settings: Settings) -> None:
         "data.test: evaluate the model with streamsvm evaluate": bool(data.test),
         "run.objective: a log cannot be read once more": settings.run.objective,
         f"data.format: {data.format} files do not grow line by line": data.format not in ("auto", *LINES),
-        "output.report: a log has no end; streamsvm evaluate --report tells how good its model is": (
-            settings.output.report is not None
-        ),
         "output.model: name the file in which the model is kept": settings.output.model is None,
         "checkpoint.every: a time is needed, after which the model is written": settings.checkpoint.every is None,
     }

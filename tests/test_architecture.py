@@ -262,7 +262,7 @@ ROOMS = {
         "judging",
     }
     | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
-    | {"online_training", "tables", "training"}
+    | {"online_training", "report", "report/recording", "tables", "training"}
     | SMALL,
     "contest": {"checkpoint", "config", "feed", "holdout", "online_training", "runs", "solvers"} | SMALL,
     "tuning_run": {"checkpoint", "config", "contest", "feed", "holdout", "judging", "model", "passes", "progress"}

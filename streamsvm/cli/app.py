@@ -444,16 +444,21 @@ def inspect(
     file: Annotated[str, typer.Argument(help="A model, a checkpoint (or the directory of several), a cache, or data.")],
     given: dict[str, Any],
     top: Annotated[int, typer.Option(help="How many of the largest weights of a model to show.", min=0)] = 10,
+    behind: Annotated[
+        str | None, typer.Option(help="Exit with code 6 if a run of follow is further behind its logs, such as 10MB.")
+    ] = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Show what is inside a model, a checkpoint, a cache or data.
 
     Of data: its columns and what they would become, how its labels are spread, and its first rows as features. The
-    options say how to read it, as those of train do.
+    options say how to read it, as those of train do. Of a checkpoint of follow: where each log stands.
     """
-    from streamsvm.cli.inspect import describe, render
+    from streamsvm.cli.inspect import describe, refuse_behind, render
     from streamsvm.config import expand
 
     found = describe(expand(file), top, _warn, given, sets or [])
     print(json.dumps(found) if as_json else render(found))
+    if behind is not None:
+        refuse_behind(found, behind)

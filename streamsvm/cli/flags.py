@@ -142,6 +142,7 @@ FOLLOW_FLAGS = {
     "compressed": Flag("follow.compressed", "Read compressed rotated files too, but no line twice.", switch=True),
     "solver": Flag("solver.name", f"{', '.join((*ONLINE, *KERNEL))}. [default: asgd]", (*ONLINE, *KERNEL)),
     **{name: flag for name, flag in FLAGS.items() if name not in (*OF_PASSES, "cache", "output", "resume")},
+    "report": FLAGS["report"]._replace(help="Where to write a report, an HTML page, anew with each model."),
     "checkpoint": FLAGS["checkpoint"]._replace(help="Where checkpoints are kept. [default: beside the model]"),
     "every": Flag("checkpoint.every", "Time between two checkpoints, and models, such as 30s. [default: 30s]"),
     "on_bad_row": FLAGS["on_bad_row"]._replace(help="raise or skip malformed rows. [default: skip]"),
