@@ -25,7 +25,7 @@ TITLE = """\
 Every command has `--help`, and `--json` where a program may want to read what it prints. A flag of `train`, `tune` and
 `follow` is a setting of a YAML file (`streamsvm config init` writes one with all of them), and any setting is a flag by
 `--set`. Data is a path, a glob, a directory, a url, or `-` for standard input. Exit codes: 0 fine, 2 configuration,
-3 source, 4 data, 5 model, 130 and 143 interrupted.
+3 source, 4 data, 5 model, 6 behind, 130 and 143 interrupted.
 
 This page is made by `python docs/generate_cli.py`.
 """

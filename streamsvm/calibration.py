@@ -144,7 +144,7 @@ class Calibration:
         kind, rows, on = metadata["kind"], metadata.get("rows"), metadata.get("on")
         if type(rows) is not int or rows < 0 or on not in ON:
             raise ValueError(f"calibration on {str(rows)[:20]} rows that are {str(on)[:20]}")
-        if kind == "platt" and not {*NAMES[kind][2:]} & arrays.keys():
+        if kind == "platt" and arrays.keys().isdisjoint(NAMES[kind][2:]):
             slopes, offsets = (arrays.get(name, np.empty(0)) for name in NAMES[kind][:2])
             arrays = {**arrays, **dict(zip(NAMES[kind][2:], Sigmoids.everywhere(slopes, offsets)[2:], strict=True))}
         for name in NAMES[kind]:

@@ -44,6 +44,7 @@ class Want(NamedTuple):
     kind: int
     seed: int = 0  # of the hash of a WORD or of WORDS
     number: bool = False  # whether the words are numbers
+    date: bool = False  # whether the texts are dates, those of Arrow as they are in their own time zone
 
 
 class Cells:

@@ -100,6 +100,8 @@ def state_of(content: Content) -> Tree:
 
 def standing_text(standing: Mapping[str, Any]) -> str:
     """pass 2 of 5, 3,000,000 examples"""
+    if standing["stage"] == "wait":
+        return "waiting for enough lines to begin with"
     if standing["stage"] == "prepare":
         return "reading the data before the first pass"
     if not standing["passes"]:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import IO, Any, NamedTuple
 
-from streamsvm.config import Settings
+from streamsvm.config import Settings, expand
 from streamsvm.dialects import training_plan
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import row_text
 from streamsvm.io.compression import promised
 from streamsvm.io.files import local_path, written_atomically
+from streamsvm.io.overwriting import refuse_overwriting
 from streamsvm.io.sniffing import COMPRESSED, ENDINGS, ending_of, format_of
 from streamsvm.io.source import Source
 from streamsvm.io.urls import is_local, redact_url
@@ -82,6 +83,7 @@ def convert(
 ) -> dict[str, Any]:
     """Convert; returns what was done."""
     begun = time.monotonic()
+    refuse_overwriting([("the output (OUT)", target.url)], [("the input (IN)", url) for url in inputs], expand)
     source = make_source(settings, inputs)
     format = format_of(source, settings.data.format)
     _refuse_overwriting(target, format)
@@ -266,7 +268,7 @@ def _vw_maker(recipe: Recipe) -> Any:
 
 
 _SPACES = {"number": "n", "log1p": "n", "bucket": "n", "vector": "n", "sparse": "n"}
-_SPACES |= {"word": "c", "words": "c", "text": ""}
+_SPACES |= {"word": "c", "words": "c", "text": "", "date": "c"}
 
 
 def _vw_features(column: Column, record: Any) -> Any:
@@ -274,6 +276,8 @@ def _vw_features(column: Column, record: Any) -> Any:
     from streamsvm.io.cell_text import vw_numbers, vw_pairs, vw_text, vw_vector, vw_words
 
     array = column_of(record, column.name)
+    if column.kind == "date" and array is not None:  # as it is written
+        return vw_words(array.cast("string"), column.name)
     if column.kind == "sparse":
         return vw_pairs(array, column_of(record, column.values) if column.values else None, column.name)
     make = {"vector": vw_vector, "word": vw_words, "words": vw_words, "text": vw_text}.get(column.kind, vw_numbers)

@@ -12,20 +12,24 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
-from streamsvm.cells import MISSING_WORDS
 from streamsvm.classes import MOST_CLASSES
 from streamsvm.config import Settings
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.features.planning import DEFAULT_HASH_BITS, LABELS, Seen, Wishes, look_at, look_at_texts, plan
+from streamsvm.features.first_values import ENOUGH, Seen, look_at, look_at_texts, number_of_text
+from streamsvm.features.planning import DEFAULT_HASH_BITS, FEW, LABELS, Wishes, plan
 from streamsvm.features.recipe import Column, Recipe
 from streamsvm.io import libsvm, vw
-from streamsvm.io.csv import first_row
-from streamsvm.io.first_lines import first_lines
-from streamsvm.io.sniffing import delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
+from streamsvm.io.csv import COMMA, first_row, plain_number, rows_of_text
+from streamsvm.io.first_lines import ROWS, first_lines
+from streamsvm.io.foreign import refuse_other_encoding
+from streamsvm.io.partitions import partition_columns
+from streamsvm.io.sniffing import decimal_of, delimiter_of, format_of, has_header, like_libsvm, quote_of, single_byte
 from streamsvm.io.source import Source
 from streamsvm.model import Model
+from streamsvm.offered import LINES
 from streamsvm.readers import Dialect
 from streamsvm.stream import Features, Stream
 from streamsvm.tables import CsvOptions, TableDialect
@@ -33,6 +37,7 @@ from streamsvm.tables import CsvOptions, TableDialect
 Note = Callable[[str], None]
 HEAD = 1 << 22  # bytes of text that are looked at
 FEWEST_BITS = 16  # of hashes, however many classes there are
+COMPARED = 20  # rows that tell whether the first one is a header
 SMALL = 1 << 28  # bytes of text that are read once more, to find the texts that are classes
 
 
@@ -89,7 +94,7 @@ def first_labels(source: Source) -> tuple[float, ...]:
 def _columns_mentioned(settings: Settings) -> bool:
     features = settings.features
     lists = (features.numeric, features.categorical, features.text, features.ignore, features.log1p)
-    return any(lists) or bool(features.bucketize or features.interactions)
+    return any(lists) or bool(features.bucketize or features.dates or features.interactions)
 
 
 def _refuse_columns(settings: Settings, format: str) -> None:
@@ -136,7 +141,11 @@ def _vw_plan(settings: Settings, labels: tuple[float, ...]) -> Plan:
 
 def _table_plan(settings: Settings, source: Source, format: str, initial: Model | None, note: Note) -> Plan:
     data, features = settings.data, settings.features
+    if format in LINES and data.encoding != "bytes" and not source.endless:
+        refuse_other_encoding(source.head(HEAD), source.parts[0].shown)
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
+    if csv.decimal == COMMA:
+        note("decimal commas: 1,5 is read as 1.5 (data.decimal)")
     seen = looked_at(source, format, csv)
     if not seen:
         raise DataError(f"{source.parts[0].shown}: there is no column to learn from")
@@ -144,11 +153,22 @@ def _table_plan(settings: Settings, source: Source, format: str, initial: Model 
     if initial is not None and initial.recipe.get("format") == "table":
         recipe = recipe.with_missing_of(Recipe.of_model(initial.recipe))
     dialect = TableDialect(
-        format, recipe, csv=csv, absent=data.missing_columns == "absent", limit=features.dim, spelled=features.names
+        format,
+        recipe,
+        csv=csv,
+        absent=data.missing_columns == "absent",
+        limit=features.dim,
+        spelled=features.names,
+        raw=data.encoding == "bytes",
     )
     if recipe.label_classes is not None and not data.classes and _quickly_read(source, format):
         recipe = dataclasses.replace(recipe, label_classes=all_texts(source, dialect, recipe.label or ""))
     labels = _numbers_of(seen[recipe.label]) if recipe.label in seen and recipe.label_classes is None else ()
+    if len(labels) > FEW and not data.classes:
+        note(
+            f"warning: label {recipe.label} has {len(labels)} different numbers in the first rows, each of which "
+            "becomes a class; to predict numbers is regression, and no classification"
+        )
     if recipe.hashed and features.hash_bits is None:
         classes = data.classes or recipe.label_classes or labels
         recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(classes)))
@@ -173,6 +193,7 @@ def wishes_of(settings: Settings) -> Wishes:
         ignore=features.ignore or (),
         log1p=features.log1p or (),
         bucketize=features.bucketize or {},
+        dates=features.dates or {},
         interactions=features.interactions or (),
         hash_bits=features.hash_bits,
         ngrams=features.ngrams,
@@ -183,16 +204,16 @@ def wishes_of(settings: Settings) -> Wishes:
     )
 
 
-def frame_plan(settings: Settings, records: list[Any], note: Note) -> Plan:
-    """How to read a data frame, whose labels are elsewhere: as a table, but for whole numbers, which are numbers."""
+def frame_plan(settings: Settings, records: list[Any], note: Note, classes: int = 0) -> Plan:
+    """How to read a data frame, whose labels are elsewhere, so many different ones: as any other table."""
     from streamsvm.io.sampling import first_values
 
     columns, kinds = first_values(records)
     seen = {name: _typed(look_at(values), kinds[name]) for name, values in columns.items()}
-    wishes = wishes_of(settings)._replace(label=None, weight=None, labelled=False, counted=False)
+    wishes = wishes_of(settings)._replace(label=None, weight=None, labelled=False)
     recipe = plan(seen, wishes, note)
     if recipe.hashed and settings.features.hash_bits is None:
-        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(len(settings.data.classes or ())))
+        recipe = dataclasses.replace(recipe, hash_bits=default_hash_bits(classes))
     dialect = TableDialect("arrow", recipe, labelled=False)
     return Plan(dialect, _features(dialect, {"format": "table", **recipe.as_json()}, settings))
 
@@ -231,7 +252,15 @@ def _numbers_of(label: Seen) -> tuple[float, ...]:
 
 
 def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
-    """What the first rows have in each column."""
+    """What the first rows have in each column, and the names of all files' directories."""
+    seen = _looked_into(source, format, csv)
+    for name, values in partition_columns(source.parts).items():
+        if name not in seen:
+            seen[name] = look_at(values * (2 + ENOUGH // len(values)))
+    return seen
+
+
+def _looked_into(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     from streamsvm.io.sampling import first_fields, first_objects, first_records
 
     part = source.parts[0]
@@ -246,20 +275,21 @@ def looked_at(source: Source, format: str, csv: CsvOptions) -> dict[str, Seen]:
     names = first_row(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
     if len(names) == 1 and like_libsvm(names[0]):
         raise ConfigError(f"{part.shown}: this looks like LIBSVM text, not CSV: use --format libsvm, or name it .svm")
-    missing = set(MISSING_WORDS)
+    number = _comma_number if csv.decimal == COMMA else None
     return {
-        name: look_at_texts([row[k] if k < len(row) else "" for row in rows], missing) for k, name in enumerate(names)
+        name: look_at_texts([row[k] if k < len(row) else "" for row in rows], number=number)
+        for k, name in enumerate(names)
     }
 
 
-def _typed(seen: Seen, kind: str) -> Seen:
-    """What was seen, with the kind that the schema says: a column may be empty in the first rows.
+def _comma_number(text: str) -> Any:
+    """The number that a text is where decimals stand after a comma; the text, where it is none."""
+    return text if "." in text else number_of_text(plain_number(text))
 
-    Texts may be times all the same.
-    """
-    if (seen.kind, kind) == ("time", "text"):
-        return seen
-    return seen._replace(kind=kind) if kind not in ("nothing", "other") or seen.kind == "nothing" else seen
+
+def _typed(seen: Seen, kind: str) -> Seen:
+    """What was seen, with the kind that the schema says of a column, or of lists, that are empty in the first rows."""
+    return seen._replace(kind=kind) if seen.kind == "nothing" or kind in ("wholes", "numbers", "texts") else seen
 
 
 # CSV.
@@ -272,19 +302,35 @@ def csv_options(settings: Settings, source: Source, known: frozenset[str] = froz
     quote = quote_of(data.quote)
     asked = data.delimiter
     delimiter = delimiter_of(text, source.parts[0].shown, quote) if asked == "auto" else single_byte(asked)
-    fields = first_row(text, delimiter, quote)[0]
+    decimal = _decimal_in(text, delimiter, quote) if data.decimal == "auto" else ord(data.decimal)
+    fields, *rows = [fields for fields, _ in islice(rows_of_text(text, delimiter, quote), COMPARED)] or [[]]
     header = data.header
     if header == "auto":
-        header = bool(known & set(fields)) or (not data.columns and not known and has_header(fields))
+        first, *others = [_plain(row, decimal) for row in (fields, *rows)]
+        header = bool(known & set(fields)) or (not data.columns and not known and has_header(first, others))
     if header:
-        if len(set(fields)) != len(fields):
-            twice = next(name for name in fields if fields.count(name) > 1)
-            raise DataError(f"{source.parts[0].shown}:1: two columns are called {twice}")
-        return CsvOptions(delimiter, quote, True)
+        _refuse_twins(fields, source.parts[0].shown)
+        return CsvOptions(delimiter, quote, True, decimal=decimal)
     names = tuple(data.columns or (f"c{k}" for k in range(1, len(fields) + 1)))
     if data.columns and len(names) != len(fields) and fields:
         raise ConfigError(f"data.columns: {len(names)} names, but the first row has {len(fields)} fields")
-    return CsvOptions(delimiter, quote, False, names)
+    return CsvOptions(delimiter, quote, False, names, decimal)
+
+
+def _plain(fields: list[str], decimal: int) -> list[str]:
+    return [plain_number(field) for field in fields] if decimal == COMMA else fields
+
+
+def _decimal_in(text: bytes, delimiter: int, quote: int) -> int:
+    return decimal_of([fields for fields, _ in islice(rows_of_text(text, delimiter, quote), ROWS)], delimiter)
+
+
+def _refuse_twins(names: list[str], shown: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        what = f"are called {twice}" if twice else "have no name"
+        remedy = "give them different names; if this is a row, and no header: --set data.header=false"
+        raise DataError(f"{shown}:1: two columns {what}; {remedy}")
 
 
 # Afterwards.
@@ -334,7 +380,8 @@ def _serving_table(
         if not csv.header and "fields" in model.recipe and not settings.data.columns:
             csv = csv._replace(fields=tuple(model.recipe["fields"]))
     absent = settings.data.missing_columns == "absent"
-    return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep)
+    raw = settings.data.encoding == "bytes"
+    return TableDialect(format, recipe, labelled=labelled, csv=csv, absent=absent, keep=keep, raw=raw)
 
 
 def _refuse_lists(recipe: Recipe) -> None:

@@ -109,15 +109,14 @@ class Feed:
         settings, features = self._settings, self._passes.stream.features
         if isinstance(settings.solver, BatchSettings) or settings.solver.name in KERNEL:
             return None
-        indicators = features.numbers.indicators if features.numbers is not None else None
         if initial is not None:  # which keeps what it has
             kind = initial.recipe.get("scale")
             if initial.scale is None or kind is None:
                 return None
             if kind != "auto":
                 return Scaling.from_factors(kind, initial.scale)
-            return AutoScaling.of_model(initial.scale, initial.centre, indicators)
-        return AutoScaling(limit=features.dense, centred=settings.bias.kind != "none", indicators=indicators)
+            return AutoScaling.of_model(initial.scale, initial.centre, features.indicators)
+        return AutoScaling(limit=features.dense, centred=settings.bias.kind != "none", indicators=features.indicators)
 
     def prepare(self, tick: Tick, *, whole: bool = False) -> None:
         """Find out from the cache what must be known before the first step; `tick` is called while that is filled.
@@ -534,6 +533,8 @@ class Feed:
         self.features, self.bytes = state["features"], state["bytes"]
         self._bytes_before, self._pass_rows = state["bytes_before"], state["pass_rows"]
         self.unknown = state["unknown"]
+        if "scaling" not in state:  # the model that it began with had none
+            self.scaling = None
         if self.scaling is not None:
             self.scaling.restore(state["scaling"])
         if "held_back" in state:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from streamsvm.config import BatchSettings, Settings
+from streamsvm.config import BatchSettings, Settings, expand
 from streamsvm.errors import ConfigError
+from streamsvm.io.overwriting import refuse_overwriting
 from streamsvm.offered import LINES
 
 EVERY = 30.0  # seconds between two checkpoints, unless others are asked for
@@ -21,13 +22,15 @@ def follow_settings(settings: Settings) -> Settings:
     if "patience" not in checkpoint.model_fields_set:
         kept["patience"] = None
     read = {} if "on_bad_row" in data.model_fields_set else {"on_bad_row": "skip"}
-    return settings.model_copy(
+    settings = settings.model_copy(
         update={
             "checkpoint": checkpoint.model_copy(update=kept),
             "data": data.model_copy(update=read),
             "run": settings.run.model_copy(update={"cache": "off"}),
         }
     )
+    refuse_overwriting(settings.outputs(), settings.inputs(), expand, growing=True)
+    return settings
 
 
 def _refuse(settings: Settings) -> None:
@@ -45,9 +48,6 @@ def _refuse(settings: Settings) -> None:
         "data.test: evaluate the model with streamsvm evaluate": bool(data.test),
         "run.objective: a log cannot be read once more": settings.run.objective,
         f"data.format: {data.format} files do not grow line by line": data.format not in ("auto", *LINES),
-        "output.report: a log has no end; streamsvm evaluate --report tells how good its model is": (
-            settings.output.report is not None
-        ),
         "output.model: name the file in which the model is kept": settings.output.model is None,
         "checkpoint.every: a time is needed, after which the model is written": settings.checkpoint.every is None,
     }

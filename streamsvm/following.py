@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import numpy as np
+
 from streamsvm import interrupts
-from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, state_of, understood
+from streamsvm.checkpoint import Checkpoints, Snapshot, Tree, kept_config, state_of, understood
 from streamsvm.config import Settings, expand, to_json_dict
 from streamsvm.dialects import Plan, plan_of_model, training_plan
 from streamsvm.errors import ConfigError, DataError, ModelError, SourceError
@@ -34,22 +36,25 @@ from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Progress, Silent
 from streamsvm.reading import initial_model, make_limits, make_reading, reach_storage, training_passes
 from streamsvm.recent import Recent
+from streamsvm.report.recording import Recording
+from streamsvm.report.writing import recorded, report_run
 from streamsvm.score_sample import ScoreSample
 from streamsvm.solvers import OnlineSolver
-from streamsvm.stream import Stream
+from streamsvm.stream import Stream, Tally
 from streamsvm.tables import TableDialect
 from streamsvm.training import Outcome, judged_figures
 
 PUBLISH = 1.0  # seconds between two looks at how it goes
 
 Note = Callable[[str], None]
+Ended = Callable[[dict[str, Any]], None]
 
 
-def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
+def follow(settings: Settings, listener: Listener = Silent(), *, ended: Ended = lambda result: None) -> Outcome:
     """Learn from logs, as their lines come, until a signal, `follow.stop_after` or `follow.until_idle` ends it.
 
     It goes on from its checkpoint, if there is one. Ctrl-C and SIGTERM raise `interrupts.Interrupted`, a
-    KeyboardInterrupt, after a last checkpoint.
+    KeyboardInterrupt, after a last checkpoint. Whatever ends it, `ended` gets its figures.
 
     >>> import gzip, pathlib, tempfile
     >>> from streamsvm import follow, load_settings
@@ -64,15 +69,36 @@ def follow(settings: Settings, listener: Listener = Silent()) -> Outcome:
     started = time.perf_counter()
     settings.refuse_cluster("follow")
     settings = follow_settings(settings)
+    listener = recorded(settings, listener)
     board = Board()
-    with (
-        interrupts.noted(),
-        served(board, settings.follow.metrics, listener.note),
-        followed(settings, listener) as (passes, checkpoints),
-    ):
-        run = board.run = Following(settings, passes, checkpoints, listener, started, initial_model(settings))
-        run.learn()
+    with interrupts.noted(), served(board, settings.follow.metrics, listener.note):
+        try:
+            with followed(settings, listener, board, started) as (passes, checkpoints):
+                run = board.run = Following(settings, passes, checkpoints, listener, started, initial_model(settings))
+                run.learn()
+        except Interrupted:
+            if board.run is None:
+                ended(nothing_yet(settings))
+            raise
+        finally:
+            if board.run is not None and board.run.begun:
+                ended(board.run.result())
     return Outcome(run.final, run.result())
+
+
+def nothing_yet(settings: Settings) -> dict[str, Any]:
+    """The figures of a run that ended before a row came."""
+    return {
+        "examples": 0,
+        "bad_rows": 0,
+        "recent": {},
+        "figures_from": None,
+        "follow": Counts()._asdict(),
+        "classes": list(settings.data.classes or ()),
+        "dim": 0,
+        "model": None,
+        "provisional": True,
+    }
 
 
 class Board:
@@ -99,15 +125,21 @@ def served(board: Board, port: int | None, note: Note) -> Iterator[None]:
 
 
 @contextmanager
-def followed(settings: Settings, listener: Listener) -> Iterator[tuple[Passes, Checkpoints]]:
-    """The one endless pass, and the checkpoints of the run."""
+def followed(
+    settings: Settings, listener: Listener, board: Board, started: float
+) -> Iterator[tuple[Passes, Checkpoints]]:
+    """The one endless pass, and the checkpoints of the run; first of all, what is needed to begin is waited for."""
     source = log_source(settings, listener.note)
-    stream = log_stream(settings, source, listener.note)
+    plan = _plan_before(settings, source)
     with (
+        closing(source),
         Checkpoints(settings, "follow", source, listener.note) as checkpoints,
-        training_passes(settings, stream, checkpoints, listener.note) as passes,
     ):
-        yield passes, checkpoints
+        if plan is None:
+            plan = Waiting(settings, source, checkpoints, listener, board, started).plan()
+        stream = log_stream(settings, source, plan)
+        with training_passes(settings, stream, checkpoints, listener.note) as passes:
+            yield passes, checkpoints
 
 
 def log_source(settings: Settings, note: Note) -> LogSource:
@@ -124,9 +156,8 @@ def log_source(settings: Settings, note: Note) -> LogSource:
     )
 
 
-def log_stream(settings: Settings, source: LogSource, note: Note) -> Stream:
+def log_stream(settings: Settings, source: LogSource, plan: Plan) -> Stream:
     """The rows of the logs, read as the run before did, or else as the first lines suggest."""
-    plan = _plan_before(settings, source) or _new_plan(settings, source, note)
     if isinstance(plan.dialect, TableDialect) and plan.dialect.format not in LINES:
         raise ConfigError(f"follow: {plan.dialect.format} files do not grow line by line")
     data = settings.data
@@ -143,15 +174,115 @@ def log_stream(settings: Settings, source: LogSource, note: Note) -> Stream:
     )
 
 
+class Waiting:
+    """Before the lines are there that decide how the rest is read.
+
+    What is there at the first look is kept durably before anything is read, so that whatever comes later is learned,
+    under whatever name. A model is written all the same, a provisional one: learned from scratch from the lines so far.
+    When enough have come learning begins with the first of them, as if nothing had been learned before.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: LogSource,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        board: Board,
+        started: float,
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._checkpoints = checkpoints
+        self._listener = listener
+        self._board = board
+        self._started = started
+        self._learned = 0  # lines of which there is a provisional model
+        self._told = self._told_why = False
+
+    def plan(self) -> Plan:
+        """How to read the logs, decided by their first lines; that is waited for."""
+        state, self._checkpoints.state = self._checkpoints.state, None
+        marks = Marks()
+        if state is not None:
+            with understood(self._checkpoints.found):
+                marks = Marks.restored(state["passes"]["tally"]["position"])
+        self._source.look(marks, stopped)
+        self._keep(None)
+        try:
+            self._wait()
+        except Interrupted:
+            with interrupts.put_off():
+                self._provisional()
+            raise
+        if not self._source.head(1):
+            raise DataError("there is no row to learn from")
+        return _new_plan(self._settings, self._source, self._listener.note)
+
+    def _wait(self) -> None:
+        every = self._settings.checkpoint.every or 0.0
+        next_time = time.monotonic() + every
+        for lines in self._source.first_lines(self._settings.follow.stop_after):
+            if not lines and not self._told:
+                self._told = True
+                logs = ", ".join(part.shown for part in self._source.parts)
+                self._listener.note(f"waiting for the first lines of {logs}")
+            if time.monotonic() >= next_time and lines > self._learned:
+                self._learned = lines
+                self._provisional()
+                next_time = time.monotonic() + every
+
+    def _provisional(self) -> None:
+        """Write a model of the lines that are there, and where reading begins."""
+        if not self._source.head(1):
+            return
+        try:
+            run = self._rehearsed()
+        except (ConfigError, DataError, ModelError) as error:
+            if not self._told_why:
+                self._listener.note(f"warning: there is no provisional model yet: {error}")
+            self._told_why = True
+            self._keep(None)
+            return
+        self._keep(run.final)
+        self._listener.progress(run.progress())
+        self._board.run = run
+
+    def _rehearsed(self) -> "Following":
+        """A run over the lines that are there, of which nothing is kept but its model."""
+        aside = self._settings.checkpoint.model_copy(update={"dir": None})
+        settings = self._settings.model_copy(update={"checkpoint": aside})
+        source = self._source.rehearsal()
+        stream = log_stream(settings, source, _new_plan(settings, source, Silent().note))
+        checkpoints = Checkpoints(settings, "follow", source, Silent().note)
+        with training_passes(settings, stream, checkpoints, Silent().note) as passes:
+            run = Following(settings, passes, checkpoints, Silent(), self._started, initial_model(settings))
+            run.rehearse()
+        return run
+
+    def _keep(self, model: Model | None) -> None:
+        """A checkpoint of where reading begins, and the model in its place."""
+        tally = Tally(self._source.beginning)
+        standing = {"stage": "wait", "pass": 1, "passes": 0, "inside": False, "examples": 0, "fraction": 0.0}
+        standing |= {"seconds": time.perf_counter() - self._started, "loss": None, "error": None}
+        passes = {"caching": False, "rows": 0, "groups": 0, "tally": tally.state()}
+        nothing = Model(np.zeros(0, np.float32), 0.0, [-1, 1], self._settings.loss, config=kept_config(self._settings))
+
+        def serve() -> None:
+            if model is not None:
+                model.save(expand(self._settings.output.model or ""))
+
+        self._checkpoints.keep(lambda: Snapshot(model or nothing, {"standing": standing, "passes": passes}, serve))
+
+
+def stopped() -> bool:
+    """Whether reading is to end: a signal is an exception."""
+    interrupts.check()
+    return False
+
+
 def _new_plan(settings: Settings, source: LogSource, note: Note) -> Plan:
-    """How to read the logs, decided by their first lines; that is waited for."""
-
-    def stopped() -> bool:
-        interrupts.check()
-        return False
-
-    if not source.first_lines(stopped, patience=settings.follow.idle or 0.0):
-        raise DataError("there is no row to learn from")
+    """How to read the logs, decided by their first lines."""
     plan = training_plan(settings, source, initial_model(settings), note)
     if not isinstance(plan.dialect, TableDialect) or plan.dialect.format != "csv" or plan.dialect.csv.fields:
         return plan
@@ -169,6 +300,8 @@ def _plan_before(settings: Settings, source: LogSource) -> Plan | None:
         return None
     with understood(found.shown):
         state = state_of(found.content)
+        if state["standing"]["stage"] == "wait":
+            return None
         if (command := state["run"]["command"]) != "follow":
             raise ModelError(
                 f"{found.shown}: this checkpoint is of streamsvm {command}, not follow; name another directory with "
@@ -210,6 +343,7 @@ class Following(TrainingRun):
         super().__init__(settings, *others)
         self.final = self.nothing_learned()
         self._ending = False
+        self._rehearsal = False  # whether all is learned anew when more lines have come
         self._kept: Any = None  # where reading stood at the last checkpoint
         self._served = True  # whether the last attempt to write the model went well
         self._served_at: float | None = None
@@ -234,6 +368,11 @@ class Following(TrainingRun):
     def unfinished(self) -> bool:
         return True
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a solver, and so anything to tell."""
+        return hasattr(self, "solver")
+
     def learn(self) -> None:
         resumed = self._resumed()
         try:
@@ -244,6 +383,14 @@ class Following(TrainingRun):
             self._end()
             raise
         self._end()
+
+    def rehearse(self) -> None:
+        """Learn what is there, for a provisional model."""
+        self._begin()
+        self.make_passes()
+        self._ending = self._rehearsal = True
+        self._publish(now=True)
+        self.final = self.model()
 
     def _begin(self) -> None:
         """Start, and note at once which files are read: they may have other names when this is killed and goes on."""
@@ -289,7 +436,21 @@ class Following(TrainingRun):
         snapshot.state["standing"] |= {"passes": 0, "examples": self.passes.stream.tally.rows}
         self._kept = self.passes.stream.tally.position
         self.final = snapshot.model
-        return snapshot._replace(sync=lambda: self._serve(snapshot.model))
+        report = self._report(snapshot.model)
+
+        def sync() -> None:
+            self._serve(snapshot.model)
+            report()
+
+        return snapshot._replace(sync=sync)
+
+    def _report(self, model: Model) -> Callable[[], object]:
+        """What writes the report anew, with the figures of now."""
+        listener, rows = self.listener, model.provenance.get("examples")
+        if not isinstance(listener, Recording) or self.settings.output.report is None or not rows:
+            return lambda: None
+        result, sample = self.result(), self._judged_by(self.solver)
+        return lambda: report_run("follow", self.settings, model, result, listener, None, sample)
 
     def _serve(self, model: Model) -> None:
         """Put the model in the place of the last; that may fail on a full disk, and is tried again next time."""
@@ -310,6 +471,8 @@ class Following(TrainingRun):
         judge(model, self._judged_by(solver), self.settings, lambda text: None)
         if self._ending:
             model.named = self.passes.stream.named()
+        if self._rehearsal or (self.solver.step_size is None and not self._ending):
+            model.provenance["provisional"] = True
         return model
 
     def _judged_by(self, solver: OnlineSolver) -> ScoreSample | None:
@@ -372,15 +535,18 @@ class Following(TrainingRun):
 
     def result(self) -> dict[str, Any]:
         figures = {name: value for name, value in self._published.items() if not name.endswith("_total")}
-        tally = self.passes.stream.tally
+        tally, watch = self.passes.stream.tally, self.solver.watch
         return {
             **super().result(),
             "examples": tally.rows,
             "passes": 1,
             "recent": figures,
+            "classes": list(self.final.classes),
+            "figures_from": watch.first_figures if isinstance(watch, Recent) else None,
             "follow": self._counts._asdict(),
             "bad_rows": tally.bad_rows + self.feed.unknown,
             "model": self.settings.output.model,
+            "provisional": bool(self.final.provenance.get("provisional")),
             **judged_figures(self.final),
             "config": to_json_dict(self.settings)["follow"],
         }

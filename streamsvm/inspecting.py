@@ -15,11 +15,13 @@ from streamsvm.classes import shown_label
 from streamsvm.config import Settings
 from streamsvm.dialects import HEAD, Plan, csv_options, looked_at, training_plan
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.features.planning import Seen, Wishes, plan
+from streamsvm.features.first_values import Seen
+from streamsvm.features.planning import Wishes, plan
 from streamsvm.features.recipe import Recipe
 from streamsvm.hashing import word_from
 from streamsvm.io import vw
 from streamsvm.io.csv import first_row
+from streamsvm.io.partitions import partition_columns
 from streamsvm.io.row_text import number_texts
 from streamsvm.io.sniffing import format_of
 from streamsvm.io.source import Source
@@ -40,6 +42,7 @@ _BECOMES = {
     "word": "category",
     "words": "categories",
     "text": "words of a text",
+    "date": "date",
     "sparse": "indices as written",
 }
 Values = dict[str, list[Any]]
@@ -85,6 +88,9 @@ def _table(settings: Settings, source: Source, format: str, plan: Plan | None) -
     csv = csv_options(settings, source) if format == "csv" else CsvOptions()
     seen = looked_at(source, format, csv)
     values, types = _first_values(source, format, csv, seen)
+    for name, found in partition_columns(source.parts).items():
+        values.setdefault(name, found)
+        types.setdefault(name, "whole" if isinstance(found[0], int) else "text")
     recipe = plan.dialect.recipe if plan is not None and isinstance(plan.dialect, TableDialect) else None
     columns = []
     for name, what in seen.items():
@@ -117,7 +123,7 @@ def _first_values(source: Source, format: str, csv: CsvOptions, seen: dict[str, 
     part = source.parts[0]
     if format in ("parquet", "arrow"):
         types = {name: str(kind) for name, kind in leaves(stored_schema(part, format))}
-        return first_records(part, format)[0], {name: types[name] for name in seen}
+        return first_records(part, format)[0], {name: types[name] for name in seen if name in types}
     text = source.head(HEAD)
     if format == "jsonl":
         return first_objects(text, part.shown)[0], kinds
@@ -135,6 +141,8 @@ def _becomes(name: str, recipe: Recipe) -> str:
         if name == column.values:
             return "values of the indices"
         if name == column.name:
+            if column.kind == "date":
+                return " and ".join([", ".join(column.parts[:-1])] * (len(column.parts) > 1) + [column.parts[-1]])
             return f"vector of {column.width}" if column.kind == "vector" else _BECOMES[column.kind]
     return "nothing"
 

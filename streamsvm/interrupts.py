@@ -44,6 +44,17 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
+def put_off() -> Iterator[None]:
+    """The signal that came is not acted on in this block: something short is done before the end."""
+    global _signal
+    came, _signal = _signal, None
+    try:
+        yield
+    finally:
+        _signal = _signal or came
+
+
+@contextlib.contextmanager
 def noted() -> Iterator[None]:
     """Note signals in this block; in a thread that is not the main one nothing can be noted.
 

@@ -29,6 +29,7 @@ from streamsvm.io import tensors
 from streamsvm.io.files import is_directory, read_whole, written_atomically
 from streamsvm.io.generations import CHECKPOINT, read_newest
 from streamsvm.io.liblinear_text import TYPES, LiblinearModel, is_liblinear, read_liblinear
+from streamsvm.io.model_schema import checked
 from streamsvm.io.urls import redact_url
 from streamsvm.pool import available_cores
 from streamsvm.scoring import Offset, codes_of, score_rows
@@ -233,29 +234,24 @@ def model_of(content: tensors.Content, shown: str) -> Model:
     """The model in a file that has been read."""
     metadata, arrays = content.metadata, content.arrays
     try:
-        weights, bias = arrays["weights"], arrays["bias"]
-        classes = json.loads(metadata["classes"])
+        found = checked(metadata, arrays)
+        weights, bias, recipe = arrays["weights"], arrays["bias"], found["recipe"]
         many = weights.ndim == 2
-        if weights.ndim > 2 or bias.shape != ((weights.shape[1],) if many else (1,)):
-            raise ValueError(f"weights are {list(weights.shape)}, and there are {bias.size} numbers for the bias")
-        if many and len(classes) != weights.shape[1]:
-            raise ValueError(f"there are {len(classes)} classes, and weights for {weights.shape[1]}")
-        recipe = json.loads(metadata["recipe"])
         plain = recipe.pop("map", None)
         return Model(
             weights=weights,
             bias=bias if many else float(bias[0]),
-            classes=classes,
-            loss=metadata["loss"],
-            rule=metadata.get("rule", "ova"),
+            classes=found["classes"],
+            loss=found["loss"],
+            rule=found["rule"],
             recipe=recipe,
             map=_map(plain, arrays, len(weights)) if plain is not None else None,
-            config=json.loads(metadata["config"]),
-            provenance=json.loads(metadata["provenance"]),
-            online=json.loads(metadata["online"]),
+            config=found["config"],
+            provenance=found["provenance"],
+            online=found["online"],
             scale=_scale(arrays, len(weights)),
             centre=_centre(arrays, len(weights)),
-            calibration=Calibration.stored(json.loads(metadata.get("calibration", "null")), arrays, len(bias)),
+            calibration=Calibration.stored(found["calibration"], arrays, len(bias)),
             thresholds=_thresholds(arrays, len(bias)),
         )
     except Exception as error:

@@ -19,3 +19,5 @@ TABLES = ("csv", "jsonl", "parquet", "arrow")
 FORMATS = (*PLAIN, *TABLES)
 WRITTEN = ("libsvm", "vw", "csv", "jsonl", "parquet", "arrow")  # which `convert` can make
 LINES = ("libsvm", "vw", "csv", "jsonl")  # which can be followed while they are written
+
+DATE_PARTS = ("hour", "weekday", "day", "month", "time")  # what is taken of dates; the time is a number

@@ -20,12 +20,14 @@ from streamsvm.errors import DataError
 from streamsvm.features.names import Names, see_vw
 from streamsvm.io import csv, jsonl, libsvm, vw
 from streamsvm.io.decimals import PADDING
+from streamsvm.io.foreign import refuse_other_encoding
 from streamsvm.io.marks import Marks
 from streamsvm.io.parsed import Parsed
+from streamsvm.io.partitions import with_partitions
 from streamsvm.io.parts import Part
 from streamsvm.io.source import Block, Origin, Position, Source, last_newline
 from streamsvm.pool import Tokens, worked_ahead
-from streamsvm.tables import Room, TableDialect, TableRows, clear, refuse_absent
+from streamsvm.tables import Room, TableDialect, TableRows, clear, fill, refuse_absent
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 16, 1 << 21
 MOST_ROWS = 16384  # in a piece of a file of records
@@ -95,6 +97,11 @@ class TextFormat(ABC):
         """What `parse` must know of the file that the block is from; called for one block after the other."""
         return None
 
+    @staticmethod
+    def keys(source: Source, block: Block) -> dict[str, str | None]:
+        """The columns that stand in the names of the file's directories."""
+        return dict(source.parts[block.part].keys) if block.part < len(source.parts) else {}
+
     @abstractmethod
     def parse(self, text: Bytes, block: Block, known: Any, room: Any, skip: int) -> Parsed: ...
 
@@ -142,8 +149,16 @@ class JsonText(TextFormat):
     def room(self, size: int) -> Room:
         return self._table.room()
 
-    def parse(self, text: Bytes, block: Block, known: None, room: Room, skip: int) -> Parsed:
+    def begin(self, source: Source, block: Block) -> dict[int, str | None]:
+        if block.origin.offset == 0 and not self._table.dialect.raw and not source.endless:
+            with memoryview(block.buffer) as view:
+                refuse_other_encoding(bytes(view[: block.size]), block.origin.url)
+        keys = self.keys(source, block)
+        return {place: keys[want.name] for place, want in enumerate(self._table.wants) if want.name in keys}
+
+    def parse(self, text: Bytes, block: Block, known: dict[int, str | None], room: Room, skip: int) -> Parsed:
         lines, faults = jsonl.parse(text, 0, block.size, self._fields, room.cells, skip)
+        fill(room.cells, known, room.cells.rows)
         return self._table.finish(room, lines, faults, skip)
 
     def note_names(self, text: Bytes, room: Room, names: Names) -> None:
@@ -155,6 +170,7 @@ class CsvFile(NamedTuple):
 
     layout: csv.Layout
     absent: list[int]  # wants that it does not have
+    keys: dict[int, str | None]  # those that the names of its directories have
     header: int  # bytes of this block that are the header
     header_lines: int
 
@@ -182,19 +198,21 @@ class CsvText(TextFormat):
         if begins:
             with memoryview(block.buffer) as view:
                 text = bytes(view[: min(block.size, HEADER)])
-            file = self._looked_at(block.origin.url, text)
+            if not self._table.dialect.raw and not source.endless:
+                refuse_other_encoding(text, block.origin.url)
+            file = self._looked_at(block.origin.url, text, self.keys(source, block))
         elif file is None:
-            file = self._looked_at(block.origin.url, source.head(HEADER, block.part))
+            file = self._looked_at(block.origin.url, source.head(HEADER, block.part), self.keys(source, block))
         self._files[block.part] = file
         if len(self._files) > FILES:
             del self._files[next(iter(self._files))]
         return file if begins else file._replace(header=0, header_lines=0)
 
-    def _looked_at(self, shown: str, text: bytes) -> CsvFile:
+    def _looked_at(self, shown: str, text: bytes, keys: dict[str, str | None]) -> CsvFile:
         options = self._options
         names, header, lines = csv.first_row(text, options.delimiter, options.quote)
         if not text.removeprefix(csv.BOM).strip(b"\r\n"):
-            return CsvFile(EMPTY, [], len(text), text.count(b"\n"))
+            return CsvFile(EMPTY, [], {}, len(text), text.count(b"\n"))
         wanted = [want.name for want in self._table.wants]
         continued = bool(options.fields) and not set(names) & set(wanted)  # a log that goes on without its header
         if not options.header or continued:
@@ -204,16 +222,21 @@ class CsvText(TextFormat):
         if twice is not None:
             raise DataError(f"{shown}: two columns are called {twice}")
         try:
-            refuse_absent([wanted[place] for place in absent], names, self._table.optional)
+            refuse_absent([wanted[k] for k in absent if wanted[k] not in keys], names, self._table.optional)
         except DataError as error:
             raise DataError(f"{shown}: {error}") from None
         features = wanted[: self._table.kept.start]
         places = [features.index(name) if name in features else -1 for name in names]
         kept = [wanted.index(name, len(features)) if name in wanted[len(features) :] else -1 for name in names]
         layout = csv.Layout(
-            tuple(names), np.array(places, np.int64), np.array(kept, np.int64), options.delimiter, options.quote
+            tuple(names),
+            np.array(places, np.int64),
+            np.array(kept, np.int64),
+            options.delimiter,
+            options.quote,
+            options.decimal,
         )
-        return CsvFile(layout, absent, header, lines)
+        return CsvFile(layout, absent, {k: keys[wanted[k]] for k in absent if wanted[k] in keys}, header, lines)
 
     def _headerless(self, count: int) -> list[str]:
         """The names of the columns; those of the training data, also where only its label is left out."""
@@ -226,6 +249,7 @@ class CsvText(TextFormat):
     def parse(self, text: Bytes, block: Block, known: CsvFile, room: Room, skip: int) -> Parsed:
         lines, faults = csv.parse(text, known.header, block.size, known.layout, room.cells, skip)
         clear(room.cells, known.absent, room.cells.rows)
+        fill(room.cells, known.keys, room.cells.rows)
         if known.header_lines:
             faults = [fault._replace(line=fault.line + known.header_lines) for fault in faults]
             room.cells.lines[: room.cells.rows] += known.header_lines
@@ -374,6 +398,7 @@ class RecordReader(Reader[RecordPiece]):
     def pieces(self, start: Any) -> Iterator[RecordPiece]:
         for number in self._source.parts_from(start):
             part = self._source.parts[number]
+            keys = {name: text for name, text in part.keys if name in self._columns}
             rows = start.offset if number == start.part else self._source.first_position(number).offset
             end = self._source.end_of(number)
             for found in self._records(number, rows, end):
@@ -382,8 +407,9 @@ class RecordReader(Reader[RecordPiece]):
                 self.tokens.take(1)
                 room = self._free.pop() if self._free else self._table.room()
                 after = Position(number, found.first + found.record.num_rows)
+                record = with_partitions(found.record, keys) if keys else found.record
                 yield RecordPiece(
-                    Origin(part.shown, found.first, 0), found.size, after, found.record, found.group, room, number
+                    Origin(part.shown, found.first, 0), found.size, after, record, found.group, room, number
                 )
                 if self.tokens.stopped:
                     return

@@ -180,7 +180,7 @@ def open_stream(
     ...     _ = file.write("click,price,site\\nyes,2.5,news\\nno,,mail\\n")
     >>> stream = open_stream(path, label="click", hash_bits=8)
     >>> [batch.labels.tolist() for batch in stream], stream.features.label_classes, stream.features.names
-    ([[1.0, 0.0]], ['no', 'yes'], ('price',))
+    ([[1.0, 0.0]], ['no', 'yes'], ('price', 'price is missing'))
     """
     given: dict[str, object] = {
         "data.train": urls,

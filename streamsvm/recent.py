@@ -252,6 +252,11 @@ class Recent:
         last = np.arange(max(0, counted - EVERY * self._parts), counted) % self.slots
         return int(self._rings[last, SAMPLED].sum()) + self._sampled
 
+    @property
+    def first_figures(self) -> int:
+        """The number of rows from which on there are figures."""
+        return (EARLY + min(ENOUGH, self.slots)) * self.slot
+
     def recent(self) -> ScoreSample:
         """The scored rows of the window."""
         return self.sample.newest(self._scored_rows)

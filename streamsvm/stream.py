@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from streamsvm.batch import Batch, Batches
+from streamsvm.batch import Batch, Batches, Int64s
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.features.names import Named, Names
 from streamsvm.features.recipe import Numbers, numbers_of
@@ -58,6 +58,11 @@ class Features(NamedTuple):
         """Which features are numbers of a table, and which say that one is missing; None where there is no table."""
         return numbers_of(self.recipe)
 
+    @property
+    def indicators(self) -> Int64s | None:
+        """Of feature 0, 1, ...: the index of the one that says it is missing, or -1; None where there is no table."""
+        return self.numbers.indicators if self.numbers is not None else None
+
 
 UNKNOWN = Features()
 
@@ -72,12 +77,12 @@ class Tally:
         self.faults: list[str] = []
         self.origin = Origin("", 0, 1)
         self.position = beginning
-        self.ahead = 0  # rows after that position that were handed on: the limit was among the rows of a block
+        self.ahead: dict[str, int] = {}  # rows after it that were handed on: the limit was inside a block of that log
         self.whole = True  # False when the last rows are only those before a bad one: there is no going on from here
 
     def state(self) -> dict[str, Any]:
         """All of it, as plain values."""
-        return {**vars(self), "faults": list(self.faults)}
+        return {**vars(self), "faults": list(self.faults), "ahead": dict(self.ahead)}
 
     @classmethod
     def restored(cls, state: dict[str, Any], source: Source) -> "Tally":
@@ -85,6 +90,8 @@ class Tally:
         position = source.position_of(state["position"])
         vars(tally).update(state, origin=Origin(*state["origin"]), position=position)
         tally.faults = list(state["faults"])
+        ahead = state["ahead"]  # a number where there is but one log, as runs wrote it that did not follow any
+        tally.ahead = dict(ahead) if isinstance(ahead, dict) else {"": ahead} if ahead else {}
         return tally
 
 
@@ -203,17 +210,19 @@ class Stream:
         first = piece.origin.line or (1 if begins else tally.origin.line)
         if piece.size:
             tally.origin = Origin(piece.origin.url, piece.origin.offset + piece.size, first + parsed.lines)
-        before, done = tally.position, min(tally.ahead, batch.rows)
+        log = piece.after.last if isinstance(piece.after, Marks) else ""
+        before, ahead = tally.position, tally.ahead.pop(log, 0) if piece.size else 0
+        done = min(ahead, batch.rows)
         tally.position = piece.after
         tally.bytes += piece.size
-        if done:  # by the run before, up to its limit
-            tally.ahead -= done
+        if ahead:  # by the run before, up to its limit
             batch = batch.slice(done, batch.rows)
-            faults = [fault._replace(row=fault.row - done) for fault in faults if fault.row >= done]
+            faults = [fault._replace(row=fault.row - done) for fault in faults if fault.row >= ahead]
+            tally.ahead |= {log: ahead - done} if ahead > done else {}
         if self.limit is not None and batch.rows >= self.limit - tally.rows:
             left = self.limit - tally.rows
             if batch.rows > left:
-                tally.position, tally.ahead = before, done + left
+                tally.position, tally.ahead = before, {**tally.ahead, log: done + left}
             batch = batch.slice(0, left)
             faults = [fault for fault in faults if fault.row < batch.rows]
         for fault in faults:

@@ -1,18 +1,19 @@
 """Tables as streams read them: which format, which recipe, and how cells become batches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsvm.batch import Batch, Bytes
-from streamsvm.cells import NUMBER, SPANS, TEXT, Cells, Want
+from streamsvm.cells import NUMBER, SPANS, TEXT, WORD, Cells, Want, category_text
 from streamsvm.errors import DataError
 from streamsvm.features.assembly import Assembly, Rows
+from streamsvm.features.first_values import number_of_text
 from streamsvm.features.names import Names, TableNames
 from streamsvm.features.recipe import Recipe
-from streamsvm.hashing import MISSING
-from streamsvm.io.parsed import Fault, Parsed
+from streamsvm.hashing import MISSING, word_from
+from streamsvm.io.parsed import Fault, Parsed, quoted
 
 
 class CsvOptions(NamedTuple):
@@ -22,6 +23,7 @@ class CsvOptions(NamedTuple):
     quote: int = 34
     header: bool = True
     fields: tuple[str, ...] = ()  # the names of the columns, where there is no header
+    decimal: int = 46  # what stands before the decimals of a number
 
 
 class TableDialect(NamedTuple):
@@ -35,12 +37,14 @@ class TableDialect(NamedTuple):
     keep: tuple[str, ...] = ()  # columns to hand on beside the rows
     limit: int | None = None  # sparse indices must be below this
     spelled: bool = False  # whether names are collected
+    raw: bool = False  # whether text may be in any encoding
 
     def fingerprint(self) -> dict[str, Any]:
+        other = [chr(self.csv.decimal)] if self.csv.decimal != CsvOptions().decimal else []
         return {
             "format": self.format,
             "features": self.recipe.as_json(),
-            "csv": [*self.csv[:3], list(self.csv.fields)],
+            "csv": [*self.csv[:3], list(self.csv.fields), *other],
             "absent": self.absent,
             "limit": self.limit,
         }
@@ -130,6 +134,30 @@ def clear(cells: Cells, places: list[int], rows: int) -> None:
             if cells.spelled_slots[place] >= 0:
                 cells.starts[cells.spelled_slots[place], :rows] = 0
                 cells.lengths[cells.spelled_slots[place], :rows] = 0
+
+
+def fill(cells: Cells, values: Mapping[int, str | None], rows: int) -> None:
+    """Give all cells of some columns, named by their places, one value each: that of a directory's name."""
+    for place, text in values.items():
+        want, slot = cells.wants[place], cells.slots[place]
+        if text is None:
+            clear(cells, [place], rows)
+            continue
+        spelled = np.frombuffer(text.encode("utf-8", "surrogateescape") or b"\0", np.uint8)
+        span = slot if want.kind == TEXT else cells.spelled_slots[place]
+        if want.kind == NUMBER:
+            number = number_of_text(text)
+            if not isinstance(number, (int, float)):
+                raise DataError(f"column {want.name}, in the name of the directory: {quoted(text)} is not a number")
+            cells.numbers[slot, :rows] = number
+        elif want.kind == WORD:
+            name = category_text(text) if want.number else text
+            cells.words[slot, :rows] = word_from(name.encode("utf-8", "surrogateescape"), want.seed)
+        elif want.kind != TEXT:
+            raise DataError(f"column {want.name}: the name of a directory is no list")
+        if span >= 0:
+            cells.starts[span, :rows], cells.lengths[span, :rows] = 0, len(text.encode("utf-8", "surrogateescape"))
+            cells.data[span] = spelled
 
 
 def refuse_absent(names: list[str], there: list[str], optional: frozenset[str]) -> None:

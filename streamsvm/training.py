@@ -11,6 +11,7 @@ from streamsvm.config import AsgdSettings, Settings, expand, with_usual
 from streamsvm.errors import ConfigError
 from streamsvm.evaluate import measure
 from streamsvm.fitting import Fitting
+from streamsvm.io.overwriting import refuse_overwriting
 from streamsvm.judging import judge, with_rows_to_judge
 from streamsvm.losses import smooth
 from streamsvm.model import Model
@@ -57,6 +58,7 @@ def train(
     True
     """
     started = time.perf_counter()
+    refuse_overwriting(settings.outputs(), settings.inputs(), expand)
     listener = recorded(settings, listener)
     settings = with_rows_to_judge(chosen_solver(settings, listener, data), listener.note)
     initial = initial or initial_model(settings)

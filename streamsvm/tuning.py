@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from streamsvm.checkpoint import Checkpoints
-from streamsvm.config import SOLVER_SETTINGS, Settings
+from streamsvm.config import SOLVER_SETTINGS, Settings, expand
 from streamsvm.contest import Candidate
 from streamsvm.errors import ConfigError
+from streamsvm.io.overwriting import refuse_overwriting
 from streamsvm.passes import Passes
 from streamsvm.progress import Listener, Silent
 from streamsvm.report.writing import recorded
@@ -42,6 +43,7 @@ def tune(settings: Settings, listener: Listener = Silent(), *, client: Any = Non
     started = time.perf_counter()
     if not settings.data.holdout:
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"holdout": DEFAULT_HOLDOUT})})
+    refuse_overwriting(settings.outputs(), settings.inputs(), expand)
     candidates = candidates_of(settings)
     listener = recorded(settings, listener)
     with _prepared(settings, listener, client) as (passes, checkpoints, kind):

@@ -12,6 +12,7 @@ from streamsvm.dialects import HEAD, csv_options
 from streamsvm.errors import DataError
 from streamsvm.io.csv import cut_rows
 from streamsvm.io.decimals import PADDING
+from streamsvm.io.partitions import partition_columns, with_fields, with_partitions
 from streamsvm.io.source import BEGINNING, Block, Source, last_newline
 from streamsvm.pool import Tokens
 from streamsvm.reading import make_reading
@@ -32,6 +33,7 @@ class Piece(NamedTuple):
     stored: Any  # a record, or the bytes of whole lines
     buffer: bytearray | None = None
     names: tuple[str, ...] = ()  # the columns of this file, in their order
+    part: int = 0  # the number of the file
 
 
 class WholeTable:
@@ -47,7 +49,13 @@ class WholeTable:
         self._source = source
         self._format = format
         self._csv = csv_options(settings, source) if format == "csv" else CsvOptions()
-        self.schema = self._first_schema(settings)
+        self._stored_schema = self._first_schema(settings)
+        self._partitions = {
+            name: values
+            for name, values in partition_columns(source.parts).items()
+            if name not in self._stored_schema.names
+        }
+        self.schema = with_fields(self._stored_schema, self._partitions)
         self._reader = self._make_reader()
 
     def _first_schema(self, settings: Settings) -> Any:
@@ -63,14 +71,14 @@ class WholeTable:
         if self._format == "jsonl":
             return json_schema(text, part.shown, wanted)
         names = csv_names(text, csv.delimiter, csv.quote)[0] if csv.header else list(csv.fields)
-        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted)
+        return csv_schema(text, names, csv.delimiter, csv.quote, csv.header, wanted, csv.decimal)
 
     def _make_reader(self) -> Any:
         from streamsvm.io.records import CsvTable, JsonTable
 
         if self._format == "csv":
-            return CsvTable(self.schema, self._csv.delimiter, self._csv.quote)
-        return JsonTable(self.schema) if self._format == "jsonl" else None
+            return CsvTable(self._stored_schema, self._csv.delimiter, self._csv.quote, self._csv.decimal)
+        return JsonTable(self._stored_schema) if self._format == "jsonl" else None
 
     def pieces(self) -> Iterator[Piece]:
         return self._stored() if self._format in STORED else self._blocks()
@@ -78,12 +86,12 @@ class WholeTable:
     def _stored(self) -> Iterator[Piece]:
         from streamsvm.io.records import refuse_other_columns, stored_records, stored_schema
 
-        for part in self._source.parts:
+        for number, part in enumerate(self._source.parts):
             schema = stored_schema(part, self._format)
-            refuse_other_columns(schema.names, self.schema.names, part.shown)
+            refuse_other_columns(schema.names, self._stored_schema.names, part.shown)
             for found in stored_records(part, self._format, schema, self._room):
                 self.tokens.take(1)
-                yield Piece(part.shown, found.first + 1, found.size, found.record)
+                yield Piece(part.shown, found.first + 1, found.size, found.record, part=number)
 
     def _blocks(self) -> Iterator[Piece]:
         names: tuple[str, ...] = ()
@@ -95,7 +103,7 @@ class WholeTable:
                 names, skipped = self._begin(block)
             text = memoryview(block.buffer)[skipped : block.size]
             header = bytes(block.buffer[:skipped]).count(b"\n")
-            yield Piece(block.origin.url, line + header, block.size, text, block.buffer, names)
+            yield Piece(block.origin.url, line + header, block.size, text, block.buffer, names, block.part)
             line += block.buffer.count(b"\n", 0, block.size)
 
     def _begin(self, block: Block) -> tuple[tuple[str, ...], int]:
@@ -104,10 +112,10 @@ class WholeTable:
 
         mark = 3 if block.buffer.startswith(b"\xef\xbb\xbf") else 0
         if self._format == "jsonl" or not self._csv.header:
-            return tuple(self.schema.names), mark
+            return tuple(self._stored_schema.names), mark
         text = bytes(memoryview(block.buffer)[: block.size])
         names, size, _ = csv_names(text, self._csv.delimiter, self._csv.quote)
-        refuse_other_columns(names, self.schema.names, block.origin.url)
+        refuse_other_columns(names, self._stored_schema.names, block.origin.url)
         return tuple(names), size
 
     def _cut(self, buffer: bytearray, filled: int) -> int:
@@ -132,11 +140,15 @@ class WholeTable:
 
     def record(self, piece: Piece) -> tuple[Any, list[Any]]:
         """The rows of a piece, and what is wrong with some."""
+        record, wrong = self._stored_record(piece)
+        return with_partitions(record, {name: values[piece.part] for name, values in self._partitions.items()}), wrong
+
+    def _stored_record(self, piece: Piece) -> tuple[Any, list[Any]]:
         from streamsvm.io.records import conformed
 
         try:
             if self._reader is None:
-                return conformed(piece.stored, self.schema), []
+                return conformed(piece.stored, self._stored_schema), []
             if self._format == "csv":
                 found: tuple[Any, list[Any]] = self._reader.record(piece.stored, list(piece.names))
                 return found

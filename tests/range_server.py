@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from signals import NEVER, PATIENT
+
 PIECE = 1 << 16
 
 
@@ -56,6 +58,7 @@ class RangeServer(ThreadingHTTPServer):
         self.redirects: dict[str, str] = {}
         self.latency = 0.0  # seconds before an answer
         self.rate = 0.0  # bytes a second of an answer; 0 for as fast as can be
+        self._gate: threading.Barrier | None = None
         self.faults: list[Fault] = []  # of the next answers to GET, one each
         self.head_faults: list[Fault] = []
         self.ranges = True
@@ -89,6 +92,14 @@ class RangeServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # a client that has gone
+
+    def hold(self, count: int) -> None:
+        """No answer to the next GETs until so many of them wait for one; the first of them fail if fewer come."""
+
+        def let_go() -> None:
+            self._gate = None
+
+        self._gate = threading.Barrier(count, let_go, PATIENT)
 
     def put(self, name: str, content: bytes | Path) -> str:
         """The url of an object with this content."""
@@ -140,6 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.requests.append(Request(self.command, self.path, start, stop, dict(self.headers)))
             faults = server.faults if body else server.head_faults
             fault = faults.pop(0) if faults else None
+        if body and (gate := server._gate) is not None:
+            gate.wait()
         if server.latency:
             time.sleep(server.latency)
         if fault is not None and fault.kind == "status":
@@ -188,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         end = min(last, first + fault.count) if fault is not None and fault.kind in ("drop", "stall") else last
         self._send(stored.content, first, end)
         if fault is not None and fault.kind == "stall":
-            time.sleep(60.0)
+            time.sleep(NEVER)
         if end < last or (fault is not None and fault.kind == "drop"):
             self.close_connection = True
             with_suppressed(self.connection.shutdown, socket.SHUT_RDWR)

@@ -14,6 +14,7 @@ from typing import Any
 PATIENT = 120.0  # seconds after which what was waited for does not come any more, however busy the machine is
 SOON = 60.0  # seconds in which happens what happens at once, where otherwise nothing would happen for many minutes
 NEVER = 600.0  # seconds that no test lasts
+MOMENT = 0.1  # seconds in which something would usually happen that ought not to
 
 
 @contextmanager
@@ -32,3 +33,13 @@ def wait_for(condition: Callable[[], Any], what: object = "") -> None:
     while not condition():
         assert time.monotonic() < until, what() if callable(what) else what or "it does not happen"
         time.sleep(0.002)
+
+
+def stays(condition: Callable[[], Any]) -> bool:
+    """Whether it is true for a moment: what ought not to happen gets its chance, and a busy machine fails no test."""
+    until = time.monotonic() + MOMENT
+    while condition():
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.002)
+    return False

@@ -77,14 +77,16 @@ ROOMS = {
     "cells": {"batch", "jit"},
     "io": SMALL | {"cells", "hashing", "interrupts", "io/urls", "rows"},
     "io/files": {"errors", "io", "io/urls"},
+    "io/overwriting": {"errors", "io", "io/files", "io/urls"},
     "io/tensors": {"errors", "version"},
     "io/generations": {"errors", "io", "io/files", "io/tensors", "io/urls", "places"},
-    "io/names_file": {"errors", "io/files"},
+    "io/model_schema": {"features", "offered"},
+    "io/names_file": {"errors", "io/files", "io/urls"},
     "io/liblinear_text": {"batch", "errors"},
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
     "solvers": SMALL | TERMS | {"exponentials", "groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
-    "features": SMALL | {"cells", "hashing", "rows"},
+    "features": SMALL | {"cells", "hashing", "offered", "rows"},
     "features/maps": SMALL | {"exponentials", "hashing", "lanes", "pool", "rows", "shuffle"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
@@ -96,7 +98,17 @@ ROOMS = {
     "cache_place": {"errors", "io/files", "io/urls", "places", "stream"},
     "passes": SMALL | {"cache_place", "io", "io/cache", "io/files", "io/urls", "pool", "readers", "shuffle", "stream"},
     "model": SMALL
-    | {"io", "io/files", "io/generations", "io/liblinear_text", "io/names_file", "io/tensors", "io/urls", "classes"}
+    | {
+        "io",
+        "io/files",
+        "io/generations",
+        "io/liblinear_text",
+        "io/model_schema",
+        "io/names_file",
+        "io/tensors",
+        "io/urls",
+        "classes",
+    }
     | {"calibration", "features/maps", "pool", "scoring"},
     "checkpoint": SMALL
     | {"config", "interrupts", "io", "io/files", "io/generations", "io/tensors", "io/urls", "model", "version"},
@@ -131,11 +143,12 @@ ROOMS = {
     | {"score_sample", "stream", "version", "weight_names"},
     "fold_groups": SMALL | {"groups", "shuffle"},
     "first_rows": SMALL,
-    "dialects": SMALL | {"cells", "classes", "config", "features", "io", "model", "readers", "stream", "tables"},
+    "dialects": SMALL
+    | {"cells", "classes", "config", "features", "io", "model", "offered", "readers", "stream", "tables"},
     "reading": {"cache_place", "checkpoint", "config", "dialects", "io", "io/urls", "model", "passes", "stream"},
     "whole_tables": {"config", "dialects", "errors", "io", "pool", "reading", "stream", "tables"},
     "converting": {"config", "dialects", "errors", "features", "io", "io/files", "io/urls", "pool", "reading", "stream"}
-    | {"offered", "tables", "whole_tables"},
+    | {"io/overwriting", "offered", "tables", "whole_tables"},
     "predicting": {"batch", "config", "converting", "errors", "io", "model", "offered", "stream"},
     "inspecting": {"batch", "cells", "classes", "config", "dialects", "errors", "features", "hashing", "io", "reading"}
     | {"offered", "stream", "tables"},
@@ -173,6 +186,7 @@ ROOMS = {
     | {"checkpoint", "config", "judging", "memory_stream", "model", "passes", "progress", "progressive", "reading"}
     | {"online_training", "solvers", "stream"},
     "training": {
+        "io/overwriting",
         "distributed",
         "online_training",
         "checkpoint",
@@ -233,7 +247,7 @@ ROOMS = {
     | {"pool", "progress", "readers", "reading", "runs", "score_sample", "scoring", "shuffle", "solvers", "stream"}
     | {"tables"}
     | SMALL,
-    "follow_settings": {"config", "errors", "offered"},
+    "follow_settings": {"config", "errors", "io/overwriting", "offered"},
     "following": {
         "offered",
         "follow_settings",
@@ -248,14 +262,14 @@ ROOMS = {
         "judging",
     }
     | {"io/generations", "model", "passes", "progress", "reading", "recent", "score_sample", "solvers", "stream"}
-    | {"online_training", "tables", "training"}
+    | {"online_training", "report", "report/recording", "tables", "training"}
     | SMALL,
     "contest": {"checkpoint", "config", "feed", "holdout", "online_training", "runs", "solvers"} | SMALL,
     "tuning_run": {"checkpoint", "config", "contest", "feed", "holdout", "judging", "model", "passes", "progress"}
     | {"runs", "score_sample"}
     | SMALL,
     "tuning": {"checkpoint", "config", "contest", "distributed", "passes", "progress", "report", "runs", "solvers"}
-    | {"training", "tuning_run"}
+    | {"io/overwriting", "training", "tuning_run"}
     | SMALL,
     "cli": {
         "offered",
@@ -272,7 +286,7 @@ ROOMS = {
         "predicting",
         "stream",
     }
-    | {"interrupts", "io", "io/cache", "io/files", "io/generations"}
+    | {"interrupts", "io", "io/cache", "io/files", "io/generations", "io/overwriting"}
     | {"io/tensors", "io/urls", "model", "progress", "reading", "training", "tuning", "version", "weight_names"}
     | {"report", "report/recording"}
     | SMALL,

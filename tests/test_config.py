@@ -70,16 +70,16 @@ def test_defaults():
     assert to_json_dict(load()) == {
         "data": {
             "train": None, "test": None, "format": "auto", "label": None, "weight": None, "columns": None,
-            "header": "auto", "delimiter": "auto", "quote": True, "missing_columns": "raise",
-            "on_bad_row": "raise", "max_bad_rows": 1000,
+            "header": "auto", "delimiter": "auto", "quote": True, "encoding": "utf-8", "decimal": "auto",
+            "missing_columns": "raise", "on_bad_row": "raise", "max_bad_rows": 1000,
             "classes": None, "shuffle": "auto", "limit": None, "sample": None, "holdout": None,
             "class_weights": None, "rows": None, "max_expansion": 1000, "max_line": 16_000_000,
             "retries": 5,
         },
         "features": {
             "numeric": None, "categorical": None, "text": None, "ignore": None, "log1p": None, "bucketize": None,
-            "interactions": None, "ngrams": 1, "names": False, "hash_bits": None,
-                "missing": "indicator", "dim": None, "scale": "auto",
+            "dates": None, "interactions": None, "ngrams": 1, "names": False, "hash_bits": None,
+            "missing": "indicator", "dim": None, "scale": "auto",
         },
         "map": {
             "kind": "none", "size": None, "gamma": "auto", "degree": 2, "coef0": 1.0, "landmarks": "kmeans",
@@ -90,7 +90,7 @@ def test_defaults():
         "threshold": {"by": "none", "costs": None},
         "penalty": {"l2": None, "C": None, "l1": None, "path": None},
         "bias": {"kind": "penalised", "scale": 1.0},
-        "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto"},
+        "solver": {"name": "asgd", "passes": 1, "early_stop": None, "init": None, "eta0": "auto", "revisit": True},
         "run": {"memory": 10**9, "threads": "auto", "seed": 0, "objective": False, "cache": "auto"},
         "output": {"model": "model.safetensors", "report": None},
         "checkpoint": {"dir": None, "every": 60.0, "every_rows": None, "patience": 3600.0, "resume": False},

@@ -349,7 +349,7 @@ def test_frames_of_numbers_may_lack_some(clicks):
 def test_frames_of_numbers_and_texts(clicks):
     labels = clicks["click"]
     fitted = StreamSVC(passes=5, solver="asgd").fit(clicks[["visits", "price"]].fillna(0.0), labels)
-    assert fitted.feature_names_in_.tolist() == ["visits", "price"] and fitted.coef_.shape == (1, 2)
+    assert fitted.feature_names_in_.tolist() == ["visits", "price"] and fitted.coef_.shape == (1, 4)
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(clicks[["price", "visits"]])
     mixed = StreamSVC(passes=3, solver="asgd", features={"hash_bits": 12}).fit(clicks[["price", "ad"]], labels)

@@ -122,7 +122,7 @@ def killed(server: Server, place: Path, kills: int, *more: str) -> None:
         writer.join()
     story = f"seed {seed}, {writer.rotations} rotations: {fates}\n{warnings}\n{answer['err']}"
     assert f"learned  {len(ROWS):,} rows" in answer["out"], story
-    assert "mishaps" not in answer["out"], f"{story}\n{answer['out']}"
+    assert "problems" not in answer["out"], f"{story}\n{answer['out']}"
     assert (place / "model.safetensors").read_bytes() == expected, story
     assert done >= kills, f"only {done} kills"
 

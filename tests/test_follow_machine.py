@@ -260,8 +260,8 @@ class World(RuleBasedStateMachine):
     # The reader.
 
     def _come(self) -> None:
-        """The reader is about to look; on its first look it takes the files that have their names."""
-        if self.fresh and self.exact_order and self.current[self.names[0]] is not None:
+        """The reader is about to look; at its first look, what had been rotated before is old."""
+        if self.fresh and self.exact_order:
             for generation in self.all[self.names[0]]:
                 generation.old = generation is not self.current[self.names[0]]
             self.fresh = False
@@ -297,7 +297,7 @@ class World(RuleBasedStateMachine):
             self.reader.history = self.reader.history[-1:]
             self.gone = []
         self.reader.restart(back)
-        self.fresh = self.fresh or not self.reader.history[-1][0].files
+        self.fresh = self.fresh or not self.reader.history[-1][0].begun
         if self.fresh:
             for generation in self.all[self.names[0]]:
                 generation.old = False

@@ -16,6 +16,7 @@ from whole_runs import KilledError, Life, Notes, bits, class_lines, few_rows_a_p
 
 import streamsvm.checkpoint
 import streamsvm.cli
+import streamsvm.following
 import streamsvm.io.log_source
 import streamsvm.solvers.base
 from streamsvm import load_model
@@ -33,6 +34,7 @@ QUICK = {"follow.until_idle": True, "follow.idle": 0.05, "follow.poll": 0.01, "f
 def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(streamsvm.io.log_source, "FIRST_LINES", 200)
+    monkeypatch.setattr(streamsvm.io.log_source, "FIRST_BLOCK", 2000)
     monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 300)
     with few_rows_a_piece():
         yield
@@ -353,7 +355,7 @@ def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Path("a.log"), text_of(ROWS))
     code, out, err = command("a.log", "-o", "m.st")
     assert code == 0, err
-    assert "learned  1,500 rows of 1 file\n" in out and "model    m.st" in out
+    assert "learned  1,500 rows of 1 file\n" in out and "model    m.st (31 weights, classes -1 and 1)" in out
     assert "starting from the beginning" in err and "rows" in err
     append(Path("a.log"), text_of(["bad"]))
     code, out, err = command("a.log", "-o", "m.st", "--json", "--quiet")
@@ -364,6 +366,85 @@ def test_the_command(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0 and "1,500 examples" in out and "a.log, line 1,502" in out
     code, out, err = command("s3://bucket/a.log")
     assert code == 2 and "can be followed" in err
+
+
+def words_of(*words: str) -> list[str]:
+    quick = ["--set", "follow.idle=0.05", "--set", "follow.poll=0.01", "--rotate-wait", "0.1"]
+    return ["follow", *words, *quick]
+
+
+@pytest.mark.parametrize("rows", [0, 100, 1500])
+def test_whatever_ends_it_there_is_a_summary(rows: int, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM while it waits for the first line, while there are few, and while it learns."""
+    import signal
+
+    append(Path("a.log"), text_of(ROWS[:rows]))
+    for flags in ([], ["--json", "--quiet"]):
+        timer = threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        timer.start()
+        code, out, err = run_cli(*words_of("a.log", "-o", "m.st", *flags), capsys=capsys, monkeypatch=monkeypatch)
+        timer.join()
+        assert code == 0 and "stopped by SIGTERM" in err
+        if flags:
+            assert json.loads(out.splitlines()[-1])["examples"] == rows
+        else:
+            assert f"learned  {rows:,} rows of {1 if rows else 0} file" in out
+            assert ("provisional" in out) == (rows == 100)
+            assert not rows or "no loss and no error yet: they are told from 5,120 rows on" in out
+
+
+def test_an_error_ends_it_with_a_summary_too(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(Path("a.log"), text_of([*ROWS, "bad"]))
+    words = words_of("a.log", "-o", "m.st", "--on-bad-row", "raise", "--json", "--quiet")
+    code, out, err = run_cli(*words, capsys=capsys, monkeypatch=monkeypatch)
+    assert code == 4 and "a.log:1501" in err
+    assert json.loads(out.splitlines()[-1])["examples"] == 1500
+
+
+def test_a_report_is_written_with_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(streamsvm.following, "report_run", lambda *given: written.append(given[3]["examples"]))
+    append(Path("a.log"), text_of(ROWS))
+    outcome = followed(output__report="r.html", checkpoint__every_rows=300)
+    assert written == sorted(written) and len(written) > 2 and written[-1] == 1500
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+
+
+@pytest.mark.full
+def test_a_whole_report() -> None:
+    append(Path("a.log"), text_of(lines(9000)))
+    listener = Notes()
+    followed(listener=listener, output__report="r.html")
+    text = Path("r.html").read_text()
+    assert "Report of a followed log" in text and "9,000" in text
+    assert not [note for note in listener.notes if note.startswith("warning")]
+
+
+def test_inspect_tells_where_each_log_stands(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inspect(*words: str) -> tuple[int, str, str]:
+        return run_cli("inspect", "m.st.checkpoint", *words, capsys=capsys, monkeypatch=monkeypatch)
+
+    for name in "ab":
+        append(Path(f"{name}.log"), text_of(ROWS[:300]))
+    followed("a.log", "b.log")
+    size = Path("a.log").stat().st_size
+    append(Path("a.log"), text_of(["bad"]))
+    rotate(Path("a.log"))
+    append(Path("a.log"), text_of(ROWS[:10]))
+    behind = len(text_of(["bad", *ROWS[:10]]))
+    code, out, _ = inspect("--json")
+    found = json.loads(out)["follow"]
+    assert code == 0 and found["behind"] == behind and found["problems"]["lost"] == 0
+    logs = {log["log"]: log for log in found["logs"]}
+    assert (logs["a.log"]["line"], logs["a.log"]["byte"], logs["a.log"]["behind"]) == (301, size, behind)
+    assert logs["a.log"]["file"] == "a.log.1" and logs["a.log"]["waiting_files"] == 1
+    assert logs["b.log"]["behind"] == 0
+    assert all(0 <= found["ages"][what] < 600 for what in ("checkpoint", "model", "last_write"))
+    code, out, _ = inspect()
+    assert code == 0 and f"a.log: line 301 of a.log.1, {behind} bytes behind, 1 more files wait" in out
+    assert inspect("--behind", str(behind))[0] == 0
+    code, _, err = inspect("--behind", str(behind - 1))
+    assert code == 6 and "bytes behind, more than" in err
 
 
 def test_a_full_disk_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,3 +491,107 @@ def test_compressed_files_of_a_pattern() -> None:
     for _ in range(2):
         outcome = followed("a.log*", follow__compressed=True, follow__idle=0.3)
         assert outcome.result["examples"] == 1500
+
+
+@pytest.mark.parametrize("stops", [(150, 151, 430), (233,), (10, 20, 30, 700, 1300)])
+def test_stop_after_with_several_logs(stops: tuple[int, ...]) -> None:
+    """Rows that were learned after the place where a run stands are those of one log, and it is kept of which."""
+    texts = {name: own_rows(700 * number, 700) for number, name in enumerate("abc")}
+    for step, stop in enumerate(stops):
+        for name, rows in texts.items():
+            append(Path(f"{name}.log"), text_of(rows[100 * step : 100 * step + 100]))
+        assert followed("a.log", "b.log", "c.log", follow__stop_after=stop).result["examples"] == stop
+    for name, rows in texts.items():
+        append(Path(f"{name}.log"), text_of(rows[100 * len(stops) :]))
+    outcome = followed("a.log", "b.log", "c.log")
+    assert outcome.result["examples"] == 2100
+    assert learned(outcome) == list(range(2100))
+
+
+def own_rows(first: int, count: int) -> list[str]:
+    """Rows of which each has a feature of its own."""
+    return [f"{1 if number % 2 else -1} {number + 1}:1" for number in range(first, first + count)]
+
+
+def learned(outcome: Outcome) -> list[int]:
+    """Which of them were learned, by the weights."""
+    return (np.flatnonzero(outcome.model.weights) - 1).tolist()
+
+
+def test_what_appears_while_nothing_can_be_learned_yet_is_learned() -> None:
+    """Stopped while it waits for the first line; then comes a file, and has another name when the run goes on."""
+    stopped_when("waiting for the first lines")
+    append(Path("a.log"), text_of(own_rows(0, 100)))
+    rotate(Path("a.log"))
+    append(Path("a.log"), text_of(own_rows(100, 100)))
+    assert learned(followed()) == list(range(200))
+
+
+def stopped_when(note: str, **settings: Any) -> Outcome | None:
+    """A run that goes on for ever, killed when it says so."""
+
+    class Killer(Notes):
+        def note(self, text: str) -> None:
+            super().note(text)
+            if text.startswith(note):
+                raise KilledError
+
+        def progress(self, now: Any) -> None:
+            if note == "model" and Path("m.st").exists():
+                raise KilledError
+
+    with pytest.raises(KilledError):
+        followed(listener=Killer(), follow__until_idle=False, **settings)
+    return None
+
+
+@pytest.mark.parametrize("fewer", [True, False])
+def test_a_slow_log_has_a_model_and_a_checkpoint(fewer: bool) -> None:
+    """Too few lines to decide how the rest is read, or which step size is used: all are learned again and again."""
+    rows = 100 if fewer else 250
+    log = Path("a.log")
+    append(log, text_of(ROWS[:rows]))
+    stopped_when("model", checkpoint__every=0.05)
+    model = load_model("m.st")
+    assert model.provenance["provisional"] and model.provenance["examples"] == rows
+    assert model.weights.tobytes() == trained(text_of(ROWS[:rows])).model.weights.tobytes()
+    append(log, text_of(ROWS[rows : rows + 30]))
+    rotate(log)
+    append(log, text_of(ROWS[rows + 30 :]))
+    outcome = followed()
+    assert outcome.result["examples"] == 1500 and not outcome.result["provisional"]
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+
+
+def test_a_slow_table_is_read_as_all_its_first_lines_say() -> None:
+    """A column that looks like numbers in the first lines is not taken for one before there are enough of them."""
+    rows = [f"{i % 2},{i if i < 50 else f'n{i % 7}'}" for i in range(600)]
+    log = Path("a.log")
+    append(log, text_of(["click,site", *rows[:40]]))
+    stopped_when("model", checkpoint__every=0.05)
+    append(log, text_of(rows[40:]))
+    assert bits(followed()) == bits(trained(text_of(["click,site", *rows]), "whole.csv"))
+
+
+def test_files_that_are_deleted_while_it_waits_are_learned() -> None:
+    log, made = Path("a.log"), []
+    append(log, text_of(ROWS[:100]))
+
+    class Writer(Notes):
+        def progress(self, now: Any) -> None:
+            made.append(now.recent["rows_total"])
+            if len(made) == 1:
+                log.unlink()
+                append(log, text_of(ROWS[100:]))
+
+    outcome = followed(listener=Writer(), follow__until_idle=False, follow__stop_after=1500, checkpoint__every=0.05)
+    assert made[0] == 100
+    assert bits(outcome) == bits(trained(text_of(ROWS)))
+
+
+def test_checkpoints_of_an_earlier_layout_are_refused_in_words() -> None:
+    from streamsvm.errors import ModelError
+    from streamsvm.io.marks import Marks
+
+    with pytest.raises(ModelError, match="earlier version of follow"):
+        Marks.restored([[], [0, 0, 0, 0, 0, 0]])

@@ -59,8 +59,8 @@ def test_a_table(run: Any) -> None:
 def test_what_stands_in_the_way_is_told_with_all_the_rest(run: Any) -> None:
     pq.write_table(clicks(), "clicks.parquet")
     found = described(run, "clicks.parquet")
-    assert "column day holds timestamps" in found["problem"] and "labels" not in found
-    assert {column["name"]: column["becomes"] for column in found["columns"]}["day"] == "nothing yet"
+    assert found["problem"] is None
+    assert {column["name"]: column["becomes"] for column in found["columns"]}["day"] == "weekday, day and month"
     assert {column["name"]: column["becomes"] for column in found["columns"]}["ad"] == "category"
     pq.write_table(clicks().rename_columns(["day", "was", "ad", "price", "hour", "tags"]), "b.parquet")
     assert "which column is the label?" in described(run, "b.parquet", "--set", "features.ignore=day")["problem"]

@@ -1,6 +1,7 @@
 """Models: scores, predictions as text, and files that are whole or refused."""
 
 import errno
+import hashlib
 import json
 import os
 import pickle
@@ -235,9 +236,11 @@ def test_probabilities_and_thresholds_come_back_bit_for_bit(
 
 @examples(40)
 @given(
-    st.lists(st.floats(width=32), max_size=30),
-    st.floats(),
-    st.lists(st.one_of(st.integers(-(2**53), 2**53), st.floats(-1e6, 1e6), st.text()), min_size=2, max_size=5),
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.lists(
+        st.one_of(st.integers(-(2**53), 2**53), st.floats(-1e6, 1e6), st.text()), min_size=2, max_size=2, unique_by=str
+    ),
     st.dictionaries(st.text(), st.one_of(st.none(), st.booleans(), st.text(), st.floats(-9, 9))),
     st.sampled_from([None, 1e-45, 0.3, 3e38]),
 )
@@ -507,6 +510,56 @@ def test_a_valid_checksum_over_impossible_contents_is_still_refused(put: Put) ->
         digest = hashlib.sha256(content).hexdigest().encode()
         with pytest.raises(ModelError, match="damaged model"):
             load_model(put("signed.safetensors", content.replace(b"0" * 64, digest)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"weights": np.array([1.0, np.nan], np.float32)}, "weights or bias are not finite"),
+        ({"bias": np.array([np.inf])}, "weights or bias are not finite"),
+        ({"weights": np.array([1, 2], np.int32)}, "weights are int32"),
+        ({"classes": "[1]"}, "there are 1 classes"),
+        ({"classes": "[1, 1]"}, "two classes are the same"),
+        ({"classes": "[1, null]"}, "None is no class"),
+        ({"classes": "[true, false]"}, "True is no class"),
+        ({"classes": '{"a": 1}'}, "classes is not a list"),
+        ({"loss": "hing"}, "loss is 'hing', which is unknown"),
+        ({"rule": "ovo"}, "rule is 'ovo', which is unknown"),
+        ({"recipe": "[]"}, "recipe is not a mapping"),
+        ({"recipe": '{"format": "pickle"}'}, "features of format 'pickle' are unknown"),
+        ({"recipe": '{"dim": 1099511627776}'}, "recipe: dim is 1099511627776"),
+        ({"recipe": '{"dim": 1}'}, "there are 2 weights, and at most 1 features"),
+        ({"recipe": '{"dim": "3"}'}, "recipe: dim is '3'"),
+        ({"recipe": '{"hash_bits": 99}'}, "recipe: hash_bits is 99"),
+        ({"recipe": '{"hash_bits": true}'}, "recipe: hash_bits is True"),
+        ({"recipe": '{"format": "vw"}'}, "recipe: VW text needs hash_bits"),
+        ({"recipe": '{"format": "vw", "hash_bits": 9, "interactions": [[1]]}'}, "recipe: interactions"),
+        ({"recipe": '{"names": 3}'}, "recipe: names is int"),
+        ({"recipe": '{"format": "table"}'}, "features cannot be understood"),
+        ({"config": '"x"'}, "config is not a mapping"),
+        ({"provenance": "3"}, "provenance is not a mapping"),
+        ({"online": "[1]"}, "online is not a mapping"),
+        ({"calibration": '"platt"'}, "calibration is not a mapping"),
+        ({"classes": None}, "classes is missing"),
+    ],
+)
+def test_crafted_models_are_refused_when_they_are_read(tmp_path: Path, changed: Any, says: str) -> None:
+    model = small_model(weights=np.array([1.0, 2.0], np.float32), classes=[0, 1], recipe={})
+    content = {**model.metadata(), **model.arrays(), **changed}
+    texts = {name: text for name, text in content.items() if isinstance(text, str)}
+    arrays = {name: array for name, array in content.items() if isinstance(array, np.ndarray)}
+    path = tmp_path / "crafted.safetensors"
+    plain = {name: array.astype(np.float32) if array.dtype == np.int32 else array for name, array in arrays.items()}
+    with path.open("wb") as out:
+        tensors.save(MODEL, texts, plain, out.write)
+    if plain["weights"].dtype != arrays["weights"].dtype:
+        signed = path.read_bytes().replace(b'"F32"', b'"I32"')
+        stored = json.loads(signed[8 : 8 + int.from_bytes(signed[:8], "little")])["__metadata__"]["checksum"].encode()
+        blank = signed.replace(stored, b"0" * 64)
+        path.write_bytes(blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode()))
+    with pytest.raises(ModelError, match="crafted.safetensors: damaged model") as caught:
+        load_model(str(path))
+    assert says in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("make", [decided_model, many_model])

@@ -6,8 +6,8 @@ What is marked `full` belongs to the second tier: what is exhaustive, or slow, o
 the core tries once. Two things are left to the second tier without being marked:
 
 * Of a parametrised test the core runs so many cases that every value of every parameter occurs, not all combinations
-  (the fields of a NamedTuple and the items of a dict count as parameters). A test whose combinations are its point is
-  marked `whole`.
+  (the fields of a NamedTuple and the items of a dict count as parameters; a row of several parameters is an example, of
+  which all occur). A test whose combinations are its point is marked `whole`.
 * Of a property the core tries fewer examples: `@examples(300)` instead of hypothesis's `settings`.
 
 Examples are the same in every run, so that a failure is that of the change at hand; `--explore` tries new ones. A test
@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 CORE_SHARE = 5  # the core tries one example of a property in so many
+TURN = {"distributed": 1, "tests": 2}  # workers of a cluster load kernels that other folders have compiled before
 everything = False
 
 
@@ -57,7 +58,8 @@ def examples(most: int, **more: Any) -> settings:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` the cases of parametrised tests that the core can do without."""
+    """Mark as `full` the cases of parametrised tests that the core can do without, and put files in their order."""
+    items.sort(key=lambda item: TURN.get(item.path.parent.name, 0))
     cases = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not (item.get_closest_marker("whole") or item.get_closest_marker("slow")):
@@ -69,13 +71,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def dispensable(cases: list[Any]) -> Iterator[Any]:
     """The cases without which every value of every parameter still occurs: the others are taken greedily, in order."""
-    values = {case: frozenset(values_of(case.callspec.params)) for case in cases}
+    values = {case: frozenset(values_of_case(case)) for case in cases}
     missing = set().union(*values.values())
     while missing:
         best = max(cases, key=lambda case: len(values[case] & missing))
         missing -= values.pop(best)
         cases = [case for case in cases if case is not best]
     yield from cases
+
+
+def values_of_case(case: Any) -> Iterator[tuple[str, str]]:
+    parameters = dict(case.callspec.params)
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        if len(names) > 1:
+            yield ", ".join(names), repr([parameters.pop(name, None) for name in names])
+    yield from values_of(parameters)
 
 
 def values_of(parameters: Any) -> Iterator[tuple[str, str]]:

@@ -263,11 +263,13 @@ def predict(
     settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.predicting import Wish, kept_columns
     from streamsvm.reading import make_source
 
     wish = Wish(kept_columns(keep), scores, probabilities)
     where = expand(output) if output else None
+    refuse_overwriting([("the output (-o)", output or "-")], _read_by(model_file, inputs), expand)
     model = _named_first(model_file)
     if probabilities and not model.probable:
         raise ModelError(f"{model_file}: {model.why_improbable}")
@@ -275,6 +277,11 @@ def predict(
     tally = run(settings, model, make_source(settings, tuple(inputs)), wish, where)
     if tally.bad_rows:
         print(f"warning: skipped {tally.bad_rows} malformed rows: {'; '.join(tally.faults)}", file=sys.stderr)
+
+
+def _read_by(model_file: str, inputs: list[str]) -> list[tuple[str, str]]:
+    """What predict and evaluate read: what it is, and where."""
+    return [("the model (MODEL)", model_file), *(("the data (DATA)", url) for url in inputs)]
 
 
 def _predict_here(settings: "Settings", model: "Model", source: "Source", wish: "Wish", output: str | None) -> "Tally":
@@ -362,12 +369,14 @@ def evaluate(
     settings = _reading_settings(format, on_bad_row, memory, threads, cluster, sets)
     say_if_compiling()
     from streamsvm.config import expand
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.io.sniffing import format_of
     from streamsvm.reading import make_source
 
     if report_to is not None:
         from streamsvm.report.writing import refuse_if_impossible
 
+        refuse_overwriting([("the report (--report)", report_to)], _read_by(model_file, inputs), expand)
         refuse_if_impossible(report_to)
     model = _named_first(model_file)
     source = make_source(settings, tuple(inputs))
@@ -435,16 +444,21 @@ def inspect(
     file: Annotated[str, typer.Argument(help="A model, a checkpoint (or the directory of several), a cache, or data.")],
     given: dict[str, Any],
     top: Annotated[int, typer.Option(help="How many of the largest weights of a model to show.", min=0)] = 10,
+    behind: Annotated[
+        str | None, typer.Option(help="Exit with code 6 if a run of follow is further behind its logs, such as 10MB.")
+    ] = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Show what is inside a model, a checkpoint, a cache or data.
 
     Of data: its columns and what they would become, how its labels are spread, and its first rows as features. The
-    options say how to read it, as those of train do.
+    options say how to read it, as those of train do. Of a checkpoint of follow: where each log stands.
     """
-    from streamsvm.cli.inspect import describe, render
+    from streamsvm.cli.inspect import describe, refuse_behind, render
     from streamsvm.config import expand
 
     found = describe(expand(file), top, _warn, given, sets or [])
     print(json.dumps(found) if as_json else render(found))
+    if behind is not None:
+        refuse_behind(found, behind)

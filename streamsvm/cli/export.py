@@ -52,8 +52,10 @@ def export(
     from streamsvm.config import expand
     from streamsvm.exchange import save_liblinear, save_onnx
     from streamsvm.exchange.columns import first_index
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.model import load_model
 
+    refuse_overwriting([("the output (OUT)", output)], [("the model (MODEL)", model_file)], expand)
     notes: list[str] = []
     model = load_model(expand(model_file), lambda text: print(text, file=sys.stderr, flush=True))
     if kind == "onnx":

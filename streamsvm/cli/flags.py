@@ -142,6 +142,7 @@ FOLLOW_FLAGS = {
     "compressed": Flag("follow.compressed", "Read compressed rotated files too, but no line twice.", switch=True),
     "solver": Flag("solver.name", f"{', '.join((*ONLINE, *KERNEL))}. [default: asgd]", (*ONLINE, *KERNEL)),
     **{name: flag for name, flag in FLAGS.items() if name not in (*OF_PASSES, "cache", "output", "resume")},
+    "report": FLAGS["report"]._replace(help="Where to write a report, an HTML page, anew with each model."),
     "checkpoint": FLAGS["checkpoint"]._replace(help="Where checkpoints are kept. [default: beside the model]"),
     "every": Flag("checkpoint.every", "Time between two checkpoints, and models, such as 30s. [default: 30s]"),
     "on_bad_row": FLAGS["on_bad_row"]._replace(help="raise or skip malformed rows. [default: skip]"),
@@ -185,6 +186,7 @@ def with_flags(flags: dict[str, Flag]) -> Callable[[Callable[..., None]], Callab
 def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], flags: dict[str, Flag]) -> "Settings":
     """Settings from config files, data files and flags."""
     from streamsvm.config import expand, load_settings
+    from streamsvm.io.overwriting import refuse_overwriting
     from streamsvm.io.parts import Access, use_access
 
     files = [name for name in inputs if redact_url(name).lower().endswith((".yaml", ".yml"))]
@@ -201,6 +203,8 @@ def settings_from(inputs: list[str], given: dict[str, Any], sets: list[str], fla
     spelled = {flag.setting: (flag.spelled or (f"--{name.replace('_', '-')}",))[0] for name, flag in flags.items()}
     settings = load_settings(files, overrides=overrides, flags=spelled, sets=sets, fetch=fetched)
     use_access(Access(settings.storage_options or {}, expand, settings.data.retries, settings.run.memory))
+    if files:
+        refuse_overwriting(settings.outputs(), [("the settings (CONFIG.yaml)", file) for file in files], expand)
     return settings
 
 

@@ -19,6 +19,7 @@ EXAMPLES = (
     "streamsvm follow 'logs/*.jsonl' --label click --until-idle"
 )
 EVERY_SECONDS = 60.0
+MOST_CLASSES = 8  # that are named
 # Title, figure, how it is written, in which unit, and how wide.
 COLUMNS = (
     ("rows", "rows_total", "{:,.0f}", 1.0, 13),
@@ -62,8 +63,13 @@ def follow(
     from streamsvm.interrupts import Interrupted
 
     display = Display(as_json=as_json, quiet=quiet)
+
+    def ended(result: dict[str, Any]) -> None:
+        display.close()
+        print(json.dumps(result) if as_json else summary(result), flush=True)
+
     try:
-        outcome = run(settings, display)
+        run(settings, display, ended=ended)
     except Interrupted as stop:
         print(f"streamsvm: {stop}; {f'kept: {stop.kept}' if stop.kept else 'nothing was learned yet'}", file=sys.stderr)
         return
@@ -72,7 +78,6 @@ def follow(
         raise typer.Exit(130) from None
     finally:
         display.close()
-    print(json.dumps(outcome.result) if as_json else summary(outcome.result))
 
 
 class Display:
@@ -126,6 +131,14 @@ def row(recent: Mapping[str, float | None]) -> str:
     return " ".join(cells)
 
 
+def classes_text(classes: list[Any]) -> str:
+    """Which classes a model tells apart, or how many if they are many."""
+    names = [str(name) for name in classes]
+    if len(names) > MOST_CLASSES:
+        return f"{len(names):,} classes"
+    return f"classes {', '.join(names[:-1])} and {names[-1]}"
+
+
 def summary(result: dict[str, Any]) -> str:
     """What a person wants to read after it has ended."""
     recent, follow = result["recent"], result["follow"]
@@ -137,9 +150,15 @@ def summary(result: dict[str, Any]) -> str:
         figures += [f"AUC {recent['auc']:.4f}"] if recent.get("auc") is not None else []
         figures += [f"ECE {recent['calibration_error']:.4f}"] if recent.get("calibration_error") is not None else []
         lines.append(f"recent   {', '.join(figures)} (the last {recent['rows']:,.0f} rows, predicted, then learned)")
-    mishaps = {"truncated": "truncated files", "lost": "files lost", "unfinished": "lines without end"}
-    mishaps |= {"too_long": "lines too long", "errors": "failed readings"}
-    told = [f"{follow[name]:,} {what}" for name, what in mishaps.items() if follow[name]]
-    lines += [f"mishaps  {', '.join(told)}"] if told else []
-    lines.append(f"model    {result['model']} ({result['dim']:,} weights)")
+    elif result.get("figures_from"):
+        lines.append(f"recent   no loss and no error yet: they are told from {result['figures_from']:,} rows on")
+    problems = {"truncated": "truncated files", "lost": "files lost", "unfinished": "incomplete lines"}
+    problems |= {"too_long": "lines too long", "errors": "failed readings"}
+    told = [f"{follow[name]:,} {what}" for name, what in problems.items() if follow[name]]
+    lines += [f"problems {', '.join(told)}"] if told else []
+    if not result["examples"]:
+        return "\n".join(lines)
+    lines.append(f"model    {result['model']} ({result['dim']:,} weights, {classes_text(result['classes'])})")
+    if result["provisional"]:
+        lines.append("         provisional: when more rows have come, all of them are learned anew")
     return "\n".join(lines)

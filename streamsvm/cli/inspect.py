@@ -1,15 +1,17 @@
 """What is inside a model, a checkpoint, a cache or data files, as data and as text."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 
 from streamsvm.cli.inspect_data import describe_source, render_data
 from streamsvm.cli.show import judged_lines, proof
-from streamsvm.errors import ModelError, SourceError
+from streamsvm.errors import ConfigError, ModelError, SourceError
 from streamsvm.io.files import is_directory, names_in
 from streamsvm.io.urls import scheme_of
 
@@ -96,6 +98,11 @@ def _describe_checkpoint(content: "Content", shown: str) -> dict[str, Any]:
     try:
         state = state_of(content)
         standing, run, tally = state["standing"], state["run"], state["passes"]["tally"]
+        follow = {}
+        if run["command"] == "follow":
+            from streamsvm.cli.inspect_follow import describe_logs
+
+            follow = {"follow": describe_logs(state)}
         return {
             "kind": "checkpoint",
             "file": shown,
@@ -113,6 +120,7 @@ def _describe_checkpoint(content: "Content", shown: str) -> dict[str, Any]:
             "bad_rows": tally["bad_rows"],
             "cache": state["passes"]["caching"],
             "versions": run["versions"],
+            **follow,
         }
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise ModelError(f"{shown}: damaged checkpoint ({error})") from error
@@ -187,9 +195,26 @@ def _checkpoint_lines(found: dict[str, Any]) -> list[str]:
     elif position["url"] and found["stage"] != "learned":
         where = f"line {position['line']:,} (byte {position['byte']:,} of its text)"
         lines.append(f"reading  {position['url']}, {where}")
+    if "follow" in found:
+        from streamsvm.cli.inspect_follow import log_lines
+
+        return [*lines, *log_lines(found["follow"])]
     for url, size, *_ in found["sources"][:10]:
         lines.append(f"source   {url}" + (f" ({size:,} bytes)" if size is not None else ""))
     return lines
+
+
+def refuse_behind(found: dict[str, Any], most: str) -> None:
+    """End with a code of its own if a run of follow is further behind than `most`, a size."""
+    from streamsvm.cli.inspect_follow import BEHIND
+    from streamsvm.config.wording import parse_size
+
+    if "follow" not in found:
+        raise ConfigError("--behind: only a checkpoint of streamsvm follow says how far behind its logs it is")
+    size = parse_size(most)
+    if found["follow"]["behind"] > size:
+        print(f"streamsvm: {found['follow']['behind']:,} bytes behind, more than {size:,}", file=sys.stderr)
+        raise typer.Exit(BEHIND)
 
 
 def render(found: dict[str, Any]) -> str:
@@ -246,7 +271,8 @@ def _trained_lines(found: dict[str, Any], provenance: dict[str, Any]) -> list[st
     return [
         f"trained  {found['online'].get('solver', '?')}, {found['loss']}, l2 {provenance.get('l2', '?'):g}, "
         f"{'l1 {:g}, '.format(provenance['l1']) if provenance.get('l1') else ''}"
-        f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}",
+        f"{provenance.get('examples', 0):,} examples, passes {provenance.get('passes', '?')}"
+        f"{', provisional' if provenance.get('provisional') else ''}",
         sources,
         f"by       streamsvm {provenance.get('streamsvm', '?')}",
     ]

@@ -31,7 +31,9 @@ def render_data(found: dict[str, Any]) -> str:
         )
     if found.get("bad_rows"):
         lines.append(f"bad      {found['bad_rows']:,} malformed rows in the sample: {'; '.join(found['faults'])}")
-    lines += [f"note     {text.removeprefix('warning: ')}" for text in found["notes"] if text.startswith("warning")]
+    lines += [
+        f"note     {text.removeprefix('warning: ')}" for text in found["notes"] if not text.startswith("features: ")
+    ]
     if found["problem"]:
         lines.append(f"problem  {found['problem']}")
     if found.get("columns"):

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from streamsvm.config.wording import format_size, one_of, parse_duration, parse_size, show
 from streamsvm.errors import ConfigError
 from streamsvm.io.urls import REMOTE_EXTRAS
+from streamsvm.offered import DATE_PARTS
 
 HIDDEN = "(hidden)"  # what is shown in place of an option for a file system
 SIZE = "size in bytes"  # marks the fields that people read and write as 256MB
@@ -269,6 +270,24 @@ def _buckets(value: object) -> dict[str, tuple[float, ...]] | None:
     return found
 
 
+def _dates(value: object) -> dict[str, tuple[str, ...]] | None:
+    """For each column what is told of its dates; of columns that are only named all of it."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    given = value if isinstance(value, dict) else dict.fromkeys(value) if isinstance(value, (list, tuple)) else None
+    if given is None:
+        raise ValueError("must be columns, or parts by column, such as {when: [hour, weekday, day, month, time]}")
+    found = {}
+    for name, parts in given.items():
+        parts = [parts] if isinstance(parts, str) else list(DATE_PARTS) if parts is None else parts
+        if not isinstance(parts, (list, tuple)) or not parts or not set(DATE_PARTS).issuperset(map(str, parts)):
+            raise ValueError(f"{name} must have some of {', '.join(DATE_PARTS)}")
+        found[str(name)] = tuple(str(part) for part in parts)
+    return found
+
+
 def _header(value: object) -> bool | str:
     if value == "auto" or isinstance(value, bool):
         return value
@@ -288,6 +307,12 @@ Buckets = Annotated[
     dict[str, tuple[float, ...]] | None,
     PlainValidator(_buckets),
     _any_of(_NULL, {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}}),
+]
+_SOME_PARTS = {"type": "array", "items": {"enum": list(DATE_PARTS)}}
+Dates = Annotated[
+    dict[str, tuple[str, ...]] | None,
+    PlainValidator(_dates),
+    _any_of(_NULL, _TEXT, _NAME_LIST, {"type": "object", "additionalProperties": _SOME_PARTS}),
 ]
 Header = Annotated[bool | str, PlainValidator(_header), _any_of({"const": "auto"}, {"type": "boolean"})]
 Ngrams = Annotated[int, Field(ge=1, le=3), BeforeValidator(no_bool)]

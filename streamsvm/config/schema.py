@@ -21,6 +21,7 @@ from streamsvm.config.kinds import (
     ClassWeights,
     Columns,
     Count,
+    Dates,
     Dimension,
     Duration,
     Every,
@@ -55,6 +56,7 @@ from streamsvm.config.solvers import (
 )
 from streamsvm.config.wording import one_of, show
 from streamsvm.errors import ConfigError
+from streamsvm.io.urls import names_place
 from streamsvm.offered import FORMATS, KERNEL, LOSSES, MAPS, ONLINE
 
 ANY_FORMAT = ("auto", *FORMATS)
@@ -84,6 +86,15 @@ class DataSettings(Section, title="data"):
     header: Header = Field(default="auto", description="Whether CSV begins with the names of its columns.")
     delimiter: Text = Field(default="auto", description="What stands between the fields of CSV: a character, or tab.")
     quote: bool = Field(default=True, description="Whether fields of CSV may stand in quotes.")
+    encoding: Literal["utf-8", "bytes"] = Field(
+        default="utf-8",
+        description="Text of tables is UTF-8, and refused where it begins otherwise; bytes takes it as it is.",
+    )
+    decimal: Literal["auto", ".", ","] = Field(
+        default="auto",
+        description="What stands before the decimals of numbers in CSV; auto goes by the first rows, where the comma "
+        "does not stand between fields.",
+    )
     missing_columns: Literal["raise", "absent"] = Field(
         default="raise", description="Refuse files that lack a column, or take its values to be missing there."
     )
@@ -135,6 +146,11 @@ class FeatureSettings(Section, title="features"):
     log1p: Columns = Field(default=None, description="Columns of numbers, such as counts, to take the logarithm of.")
     bucketize: Buckets = Field(
         default=None, description="Columns of numbers to cut into categories, such as {age: [18, 30, 50]}."
+    )
+    dates: Dates = Field(
+        default=None,
+        description="What is taken of columns of dates, such as {when: [hour, weekday, day, month, time]}, of which "
+        "time is a number; by itself a column has the first four.",
     )
     interactions: Interactions = Field(
         default=None,
@@ -429,6 +445,26 @@ class Settings(Section, title="streamsvm settings"):
     def multiclass_rule(self) -> str:
         """How more than two classes are learned."""
         return "ova" if self.multiclass == "auto" else self.multiclass
+
+    def outputs(self) -> list[tuple[str, str]]:
+        """What a run writes: what it is, and where."""
+        output, cache = self.output, self.run.cache
+        named = names_place(output.model) if output.model and self.features.names else None
+        found = {
+            "the model (output.model)": output.model,
+            "the names of features (features.names)": named,
+            "the report (output.report)": output.report,
+            "the cache (run.cache)": None if cache in ("auto", "off") else cache,
+            "the directory of checkpoints (checkpoint.dir)": self.checkpoint.dir,
+        }
+        return [(what, url) for what, url in found.items() if url]
+
+    def inputs(self) -> list[tuple[str, str]]:
+        """What a run reads: what it is, and where."""
+        found = [("the training data (data.train)", url) for url in self.data.train or ()]
+        found += [("the test data (data.test)", url) for url in self.data.test or ()]
+        init = self.solver.init
+        return [*found, ("the model to begin with (solver.init)", init)] if init else found
 
     def refuse_cluster(self, command: str) -> None:
         """ConfigError if a command that works on one machine is to work on a cluster."""

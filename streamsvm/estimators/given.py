@@ -19,7 +19,7 @@ from streamsvm.dialects import features_only, frame_plan
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.features.recipe import Recipe
 from streamsvm.frames import FrameReader
-from streamsvm.io.frames import has_gaps, is_frame, only_numbers, records_of
+from streamsvm.io.frames import has_gaps, is_frame, is_table, only_numbers, records_of
 from streamsvm.model import Model
 from streamsvm.progress import Progress
 from streamsvm.reading import feature_overrides
@@ -30,17 +30,36 @@ Array = npt.NDArray[Any]
 Wishes = Mapping[str, Any] | None  # what becomes of the columns of a frame, as `features:` in a config
 
 
-def read_first(estimator: Any, X: Any, wishes: Wishes, note: Callable[[str], None]) -> tuple["Reader", Batch]:  # noqa: N803
-    """The rows of what is given first, without labels, and how all that follows is read."""
-    if is_frame(X) and (wishes or not only_numbers(X) or has_gaps(X)):
+def read_first(
+    estimator: Any,
+    X: Any,  # noqa: N803
+    wishes: Wishes,
+    note: Callable[[str], None],
+    y: Any = None,
+) -> tuple["Reader", Batch]:
+    """The rows of what is given first, without labels, and how all that follows is read.
+
+    A frame is a table, and what becomes of its columns is that of a file with the same values. What has no names for
+    its columns is a matrix, and its numbers are taken as they are.
+    """
+    if is_frame(X) and (wishes or is_table(X) or not only_numbers(X) or has_gaps(X)):
         records = records_of(X)
-        plan = frame_plan(load_settings(overrides=feature_overrides(wishes), environ={}), records, note)
+        settings = load_settings(overrides=feature_overrides(wishes), environ={})
+        plan = frame_plan(settings, records, note, classes=_how_many(y))
         assert isinstance(plan.dialect, TableDialect)
         validate_data(estimator, X, reset=True, skip_check_array=True)
         columns = ColumnReader(plan.dialect, plan.features)
         return columns, columns.rows(records)
     matrix = MatrixReader()
     return matrix, matrix.read(estimator, X, reset=True)
+
+
+def _how_many(y: Any) -> int:
+    """How many different labels there are; 0 if that cannot be told, which is refused later."""
+    try:
+        return len(np.unique(np.asarray(y))) if y is not None else 0
+    except (TypeError, ValueError):
+        return 0
 
 
 def reader_of(recipe: Mapping[str, Any], first: int = 0) -> "Reader":
@@ -84,11 +103,21 @@ class ColumnReader:
     def __init__(self, dialect: TableDialect, features: Features) -> None:
         self.features = features
         self._reader = FrameReader(dialect)
+        self._columns = dialect.recipe.columns
 
     def read(self, estimator: Any, X: Any, *, reset: bool) -> Batch:  # noqa: N803
+        if not is_frame(X) and self._as_a_matrix(estimator):
+            return MatrixReader().read(estimator, X, reset=reset)
         if not is_frame(X):
             raise DataError("the model was learned from named columns: give a frame (pandas, polars) that has them")
+        if self._as_a_matrix(estimator):
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
         return self.rows(records_of(X))
+
+    def _as_a_matrix(self, estimator: Any) -> bool:
+        """Whether all columns are numbers as they are: then scikit-learn wants them all, in the same order."""
+        count = getattr(estimator, "n_features_in_", None)
+        return count == len(self._columns) and all(column.kind == "number" for column in self._columns)
 
     def rows(self, records: list[Any]) -> Batch:
         return self._reader.rows(records)
@@ -115,7 +144,7 @@ class Told:
         self._verbose = verbose
 
     def note(self, text: str) -> None:
-        if text.startswith("warning: "):
+        if text.startswith("warning: ") or ", ignored; " in text:
             kind = ConvergenceWarning if "tolerance" in text else UserWarning
             warnings.warn(text.removeprefix("warning: "), kind, stacklevel=2)
         elif self._verbose:
@@ -149,6 +178,18 @@ def class_names(classes: Array) -> list[ClassLabel]:
     except ConfigError:
         return [f"class {name}" for name in classes]
     return names
+
+
+def refuse_missing(y: Array) -> None:
+    """DataError if labels are missing, or are of kinds that have no order among them."""
+    if y.dtype != object:
+        return
+    missing = next((row for row, label in enumerate(y) if label is None or label != label), None)
+    if missing is not None:
+        raise DataError(f"row {missing + 1} has no label ({y[missing]}): leave such rows out, or give them a class")
+    kinds = sorted({"text" if isinstance(label, str) else "number" for label in y})
+    if len(kinds) > 1:
+        raise DataError("some labels are texts and some are numbers: make them one kind, as in y.astype(str)")
 
 
 def codes_among(y: Array, classes: Array) -> Array:

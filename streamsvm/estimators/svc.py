@@ -34,6 +34,7 @@ from streamsvm.estimators.given import (
     labelled,
     read_first,
     reader_of,
+    refuse_missing,
     weights_of,
     whole_name,
 )
@@ -214,7 +215,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from arrays, a sparse matrix, or a frame of pandas or polars."""
         with as_value_errors():
             before = self.model_ if self.warm_start and self._fitted else None
-            reader, rows = self._read_first(X)
+            reader, rows = self._read_first(X, y)
             classes, codes = self._classes_of(y)
             if len(classes) < 2:
                 raise DataError(f"there is one class only ({classes[0]}), and nothing to tell it from")
@@ -259,7 +260,7 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         first = next(iterator, None)
         if first is None:
             raise DataError("there is no batch to learn from")
-        reader, _ = self._read_first(first[0])
+        reader, _ = self._read_first(first[0], first[1] if given is None else given)
         if given is not None:
             classes = np.unique(column_or_1d(given))
             names = class_names(classes)
@@ -297,13 +298,14 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         with as_value_errors():
             fresh = not self._fitted
-            reader, rows = self._read_first(X) if fresh else self._read(X)
+            reader, rows = self._read_first(X, classes) if fresh else self._read(X)
             if fresh and classes is None:
                 raise ConfigError("classes must be named in the first call of partial_fit")
             known = np.unique(column_or_1d(classes)) if fresh else self.classes_
             if not fresh and classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ConfigError(f"classes={classes} are not those of the calls before, {known}")
             y = column_or_1d(y)
+            refuse_missing(y)
             check_classification_targets(y)
             names = class_names(known)
             rows = labelled(rows, ClassMap(names).numbers[codes_among(y, known)], weights_of(sample_weight, X, rows))
@@ -415,14 +417,15 @@ class StreamSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reader = reader_of(self._recipe, self._first)
         return reader, reader.read(self, X, reset=False)
 
-    def _read_first(self, X: Any) -> tuple[Reader, Batch]:  # noqa: N803
-        return read_first(self, X, self.features, self._listener().note)
+    def _read_first(self, X: Any, y: Any) -> tuple[Reader, Batch]:  # noqa: N803
+        return read_first(self, X, self.features, self._listener().note, y)
 
     def _classes_of(self, y: Any) -> tuple[Array, Array]:
         """The different labels in their order, and which of these each is."""
         if y is None:
             raise DataError("this classifier requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
+        refuse_missing(y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes

@@ -37,6 +37,7 @@ from streamsvm.features.assembly_kernels import (
     log_numbers,
     rows_beyond,
 )
+from streamsvm.features.dates import SHOWN, date_features, part_words
 from streamsvm.features.recipe import DENSE, Recipe
 from streamsvm.features.tokens import tokenise
 from streamsvm.hashing import MISSING, word_from
@@ -103,6 +104,7 @@ class Assembly:
             np.array([word_from(str(b), want.seed) for b in range(len(column.edges) + 1)], np.uint32)
             for column, want in zip(recipe.columns, wants, strict=False)
         ]
+        self.date_words = {k: part_words(c.name, c.parts) for k, c in enumerate(recipe.columns) if c.kind == "date"}
         names = [column.name for column in recipe.columns]
         self._crossed = [tuple(names.index(name) for name in group) for group in recipe.interactions]
 
@@ -122,11 +124,12 @@ class Assembly:
         faults = self._known(wrong, bad) + self._labels(cells, out, bad) + self._weights(cells, out, bad)
         bucketed = self._transform(cells, bad, faults)
         self._check_lists(cells, bad, faults)
+        dates = {place: self._dates(cells, place, bad, faults) for place in self.date_words}
         if self.recipe.as_written:
             return self._as_written(cells, out, bad, faults)
         if self._plain:
             return self._short_way(cells, out, bad, bucketed, faults)
-        return self._long_way(cells, out, bad, bucketed, faults)
+        return self._long_way(cells, out, bad, bucketed, faults, dates)
 
     @staticmethod
     def _known(wrong: Sequence[tuple[int, str]], bad: Bytes) -> list[RowFault]:
@@ -221,6 +224,19 @@ class Assembly:
             for code, message in enumerate(messages, 1):
                 faults += self._faulty((wrong == code).view(np.uint8), message)
 
+    def _dates(self, cells: Cells, place: int, bad: Bytes, faults: list[RowFault]) -> "_Space":
+        """The features of a column of dates; rows with a text that is none are bad."""
+        starts, lengths, data = cells.spans(place)
+        column = self.recipe.columns[place]
+        found = date_features(data, starts, lengths, self.date_words[place], column.edges)
+        begins, words, values, wrong = found
+        wrong[bad != 0] = 0
+        for row in np.flatnonzero(wrong).tolist():
+            text = data[starts[row] : starts[row] + min(int(lengths[row]), 60)].tobytes().decode("utf-8", "replace")
+            faults.append(RowFault(row, f"column {column.name}: {text!r} is no date such as {SHOWN}"))
+        bad[wrong != 0] = 1
+        return _Space(MANY_PAIRS, begins[:-1], np.diff(begins), words, values)
+
     # The short way: numbers, categories, buckets.
 
     def _short_way(
@@ -246,9 +262,16 @@ class Assembly:
     # The long way: whatever there is.
 
     def _long_way(
-        self, cells: Cells, out: Rows, bad: Bytes, bucketed: dict[int, Uint32s], faults: list[RowFault]
+        self,
+        cells: Cells,
+        out: Rows,
+        bad: Bytes,
+        bucketed: dict[int, Uint32s],
+        faults: list[RowFault],
+        dates: dict[int, "_Space"],
     ) -> tuple[Batch, list[RowFault]]:
-        spaces = [self._space(cells, place, bucketed) for place in range(len(self.recipe.columns))]
+        places = range(len(self.recipe.columns))
+        spaces = [dates[k] if k in dates else self._space(cells, k, bucketed) for k in places]
         kinds = np.array([space.kind for space in spaces], np.int64)
         starts = np.stack([space.starts for space in spaces])
         counts = np.stack([space.counts for space in spaces])

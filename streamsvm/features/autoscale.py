@@ -3,7 +3,10 @@
     dense features    z = (x - mean) / deviation, running, by Welford's update with weights (West 1979); a feature is
                       dense if nine of ten of the first rows have it, or a table says that it is missing there
     all others        z = x f; f brings those of quite another size (25 times or more in their squares) to the usual one
-                      and leaves the rest alone: sparse text, hashed categories and rows of length one stay as they are
+
+Sparse rows, of which less than half is dense, are left as they are where nothing in them is large beside the rest, or
+where they are about as long as 1: text, its most frequent words included, and categories. If something is, it alone is
+brought to the size of the rest.
 
 What is dense, and f, are decided by the first rows (feed.py holds up to 8192 back until then), so that the first step
 is made on scaled rows already. Means and deviations go on with the stream: a column that only grows stays near 1. In
@@ -89,6 +92,7 @@ class AutoScaling:
         self._take(np.empty(0, np.uint32), np.empty((0, 4)))
         self._factors: Float32s = np.empty(0, np.float32)
         self._usual = 1.0  # factor of features that have none of their own
+        self._size = 1.0  # of dense features, scaled
         self._out = pairs_for(0, 0)
 
     def _take(self, features: Uint32s, numbers: Float64s) -> None:
@@ -128,16 +132,30 @@ class AutoScaling:
             return
         own = moments.features < (moments.features.max(initial=0) + 1 if self._limit is None else self._limit)
         dense = own & (moments.weight + moments.missing > DENSE * moments.total)
-        self._take_dense(moments, dense)
         squares = moments.distances + np.square(moments.mean) * moments.weight
-        others = ~dense & (moments.weight > 0.0) & (squares > 0.0)
-        if others.any():
-            sizes = squares / np.maximum(moments.weight, 1e-300)
+        sized = (moments.weight > 0.0) & (squares > 0.0)
+        sizes = squares / np.maximum(moments.weight, 1e-300)
+        if self._sparse(moments, dense):
+            usual = _median(sizes[sized], moments.weight[sized])
+            of_length_one = _comparable(float(squares.sum()) / moments.total)
+            if of_length_one or (_comparable(usual) and not (own & (sizes > BAND * usual)).any()):
+                return
+            self._usual = _to_one(usual)
+            self._size = float(np.sqrt(usual)) * self._usual
+            dense &= ~_comparable(sizes / usual)
+        elif (others := sized & ~dense).any():
             usual = _median(sizes[others], moments.weight[others])
-            lone = not dense.any() and 1.0 / BAND < float(squares[others].sum()) / moments.total < BAND
-            self._usual = 1.0 if lone or 1.0 / BAND < usual < BAND else float(_bounded(1.0 / np.sqrt(usual)))
-            strange = others & own & ~((sizes > usual / BAND) & (sizes < usual * BAND))
+            self._usual = _to_one(usual)
+        self._take_dense(moments, dense)
+        others = sized & ~dense & own
+        if others.any():
+            strange = others & ~_comparable(sizes / usual)
             self._take_strange(moments.features[strange], np.sqrt(usual / sizes[strange]))
+
+    def _sparse(self, moments: Moments, dense: Any) -> bool:
+        """Whether rows are mostly features that other rows lack; a table's numbers are always looked at as such."""
+        table = len(self._indicators) > 0 or self._limit is not None
+        return not table and float(moments.weight[dense].sum()) < 0.5 * float(moments.weight.sum())
 
     def _take_dense(self, moments: Moments, dense: Any) -> None:
         """Absent rows are a second group, with mean 0 and no distances; the two together have (Chan et al. 1983)"""
@@ -151,7 +169,7 @@ class AutoScaling:
             numbers[:, 2] = moments.distances[dense] + np.square(mean) * n * (1.0 - share)
         else:
             numbers[:, 2] = moments.distances[dense] + np.square(mean) * n
-        numbers[:, 3] = [factor_for(*row[:3]) for row in numbers]
+        numbers[:, 3] = [factor_for(*row[:3], self._size) for row in numbers]
         self._take(moments.features[dense].copy(), numbers)
 
     def _take_strange(self, features: Uint32s, factors: Float64s) -> None:
@@ -168,7 +186,7 @@ class AutoScaling:
     def summary(self) -> str:
         """What is done to the features, and why."""
         dense, own = len(self._running.features), int((self._factors != np.float32(self._usual)).sum())
-        sizes = 1.0 / self._running.numbers[:, 3][self._running.numbers[:, 3] > 0.0]
+        sizes = self._size / self._running.numbers[:, 3][self._running.numbers[:, 3] > 0.0]
         parts = []
         if dense:
             what = "standardised" if self._centred else "divided by their size"
@@ -204,7 +222,7 @@ class AutoScaling:
 
     def _scaled(self, batch: Batch, counted: Float32s | None, out: Pairs) -> Batch:
         weights = np.zeros(batch.rows, np.float32) if counted is None else counted
-        how = self._running, self._factors, self._usual, self._centred
+        how = self._running, self._factors, self._usual, self._size, self._centred
         end = int(scale_rows(batch, weights, *how, *out))
         return batch._replace(indptr=out.indptr[: batch.rows + 1], indices=out.indices[:end], values=out.values[:end])
 
@@ -268,16 +286,28 @@ class AutoScaling:
         """Everything that the future depends on, copied."""
         running = self._running
         return {
-            "decided": self.decided, "frozen": self.frozen, "usual": self._usual, "factors": self._factors.copy(),
-            "features": running.features.copy(), "numbers": running.numbers.copy(), "counted": running.counted.copy(),
+            "decided": self.decided, "frozen": self.frozen, "usual": self._usual, "size": self._size,
+            "factors": self._factors.copy(), "features": running.features.copy(), "numbers": running.numbers.copy(), 
+            "counted": running.counted.copy(),
         }  # fmt: skip
 
     def restore(self, state: State) -> None:
         """Go on exactly where `state` was taken."""
-        self.decided, self.frozen, self._usual = bool(state["decided"]), bool(state["frozen"]), float(state["usual"])
+        self.decided, self.frozen = bool(state["decided"]), bool(state["frozen"])
+        self._usual, self._size = float(state["usual"]), float(state["size"])
         self._factors = np.array(state["factors"], np.float32)
         self._take(np.array(state["features"], np.uint32), np.array(state["numbers"], np.float64).reshape(-1, 4))
         self._running.counted[:] = state["counted"]
+
+
+def _comparable(square: Any) -> Any:
+    """Whether a mean square is that of numbers about as large as 1."""
+    return (square > 1.0 / BAND) & (square < BAND)
+
+
+def _to_one(square: float) -> float:
+    """The factor that brings features of this mean square to 1, if they are not near it."""
+    return 1.0 if _comparable(square) else float(_bounded(1.0 / np.sqrt(square)))
 
 
 def _bounded(factor: Any) -> Any:
@@ -358,14 +388,14 @@ def clipped_moments(values, weights, starts, few, out):
 
 
 @inlined
-def factor_for(n, mean, distances):
-    """1 / deviation; 0 for a constant feature."""
+def factor_for(n, mean, distances, size):
+    """size / deviation; 0 for a constant feature."""
     deviation = max(np.sqrt(distances / n), SMALLEST * abs(mean)) if n > 0.0 and distances > 0.0 else 0.0
-    return min(1.0 / deviation, LARGEST_FACTOR) if deviation > 0.0 else 0.0
+    return min(size / deviation, LARGEST_FACTOR) if deviation > 0.0 else 0.0
 
 
 @inlined
-def count_value(numbers, d, x, c, centred):
+def count_value(numbers, d, x, c, size, centred):
     """Welford's update; a value far out counts as one that is not so far."""
     n, mean, distances = numbers[d, 0], numbers[d, 1], numbers[d, 2]
     distance = x - mean
@@ -380,18 +410,18 @@ def count_value(numbers, d, x, c, centred):
     else:
         numbers[d, 2] = distances + c * distance * distance
     numbers[d, 0] = after
-    numbers[d, 3] = factor_for(numbers[d, 0], numbers[d, 1], numbers[d, 2])
+    numbers[d, 3] = factor_for(numbers[d, 0], numbers[d, 1], numbers[d, 2], size)
 
 
 @kernel
-def scale_rows(batch, counted, running, factors, usual, centred, out_indptr, out_indices, out_values):
+def scale_rows(batch, counted, running, factors, usual, size, centred, out_indptr, out_indices, out_values):
     """Count each row, then scale it; returns how many pairs there are."""
     indptr, indices, values, labels, weights = batch
     dense, numbers, indicators, rows = running
-    known, size, most, small = np.uint64(len(factors)), len(dense), np.float64(LARGEST), np.float32(usual)
-    absent = np.zeros(size, np.bool_)
+    known, count, most, small = np.uint64(len(factors)), len(dense), np.float64(LARGEST), np.float32(usual)
+    absent = np.zeros(count, np.bool_)
     lowest = highest = np.int64(-1)
-    for d in range(size):
+    for d in range(count):
         if indicators[d] >= 0:
             lowest = indicators[d] if lowest < 0 else min(lowest, indicators[d])
             highest = max(highest, indicators[d])
@@ -408,8 +438,8 @@ def scale_rows(batch, counted, running, factors, usual, centred, out_indptr, out
         k, last, d = indptr[i], indptr[i + 1], 0
         if highest >= 0:
             mark_absent(indices, k, last, indicators, lowest, highest, absent)
-        while k < last or d < size:
-            if d == size or (k < last and indices[k] < dense[d]):
+        while k < last or d < count:
+            if d == count or (k < last and indices[k] < dense[d]):
                 j = np.uint64(indices[k])
                 x = np.float64(values[k]) * np.float64(factors[j] if j < known else small)
                 out_indices[place], out_values[place] = indices[k], min(max(x, -most), most)
@@ -422,7 +452,7 @@ def scale_rows(batch, counted, running, factors, usual, centred, out_indptr, out
                 k += 1
             if not lacking:
                 if c > 0.0:
-                    count_value(numbers, d, x, c, centred)
+                    count_value(numbers, d, x, c, size, centred)
                 if numbers[d, 3] > 0.0:
                     z = (x - numbers[d, 1]) * numbers[d, 3]
                     out_indices[place], out_values[place] = dense[d], min(max(z, -most), most)

@@ -18,6 +18,7 @@ from streamsvm.batch import Int64s, Uint32s
 from streamsvm.cells import NUMBER, WORD, Cells
 from streamsvm.features.assembly import Assembly
 from streamsvm.features.assembly_kernels import bucket_words
+from streamsvm.features.dates import date_features, part_names
 from streamsvm.features.tokens import tokenise
 from streamsvm.hashing import MISSING, cross
 from streamsvm.jit import kernel
@@ -120,6 +121,7 @@ class TableNames:
         self._wants = assembly.wants
         self._bucket_words = assembly.bucket_words
         self._edges = assembly.edges
+        self._date_words = assembly.date_words
 
     def see(self, cells: Cells, names: Names) -> None:
         """Note the names of the features of all rows."""
@@ -138,6 +140,8 @@ class TableNames:
         for place, column in enumerate(self._recipe.columns):
             if column.kind == "text":
                 self._see_texts(cells, place, len(hashed) + 1 + place, names)
+            elif column.kind == "date":
+                self._see_dates(cells, place, len(hashed) + 1 + place, names)
 
     def _single(self, cells: Cells, place: int) -> _Single | None:
         column, want = self._recipe.columns[place], self._wants[place]
@@ -176,6 +180,14 @@ class TableNames:
             text = data[starts[row] : starts[row] + lengths[row]].tobytes()
             token = token_names(text, ngrams)[k - int(offsets[row])]
             names.add(int(words[k]), f"{self._recipe.columns[place].name}:{token}")
+
+    def _see_dates(self, cells: Cells, place: int, tag: int, names: Names) -> None:
+        starts, lengths, data = cells.spans(place)
+        column = self._recipe.columns[place]
+        _, words, _, _ = date_features(data, starts, lengths, self._date_words[place], column.edges)
+        shown = part_names(column.name, column.parts)
+        for k in names.fresh(words[None, :], np.array([tag])).tolist():
+            names.add(int(words[k]), shown[int(words[k])])
 
 
 def bucket_names(edges: tuple[float, ...]) -> list[str]:

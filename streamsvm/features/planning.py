@@ -1,31 +1,29 @@
 """From the first rows of a table and what the user says to a recipe.
 
 Columns that nobody mentions are judged by their first values: numbers as they are, texts and whole numbers with few
-different values as categories, lists of one length as vectors, other lists as several categories. Timestamps are
-refused. What was decided is part of the recipe, so it is decided once: later data is read as the recipe says.
+different values as categories, lists of one length as vectors, other lists as several categories. Ids are left out,
+of dates the hour, the weekday, the day and the month are taken. What was decided is part of the recipe, so it is
+decided once: later data is read as it says.
 """
 
-import datetime
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from streamsvm.cells import number_text
 from streamsvm.errors import ConfigError
+from streamsvm.features.dates import CATEGORIES, PARTS, SHOWN, TIME, edges_of
+from streamsvm.features.first_values import ENOUGH, NUMERIC, Seen, is_number
 from streamsvm.features.recipe import DENSE, INDICATOR, Column, Recipe
 
 LABELS = ("label", "target", "y", "class", "click", "clicked", "outcome")
 FEW = 20  # different values that make a column of whole numbers a category
-ENOUGH = 100  # rows that must have been seen for that
+FEWEST_IDS = 10  # rows that must have been seen to take a column for an id by its name
+LONGEST_ID = 40  # characters
 DEFAULT_HASH_BITS = 22
-MOST_CLASSES = 1000
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9.]+)?(Z|[+-][0-9:]+)?)?")
-_NUMERIC = ("whole", "number", "bool")
+_ID = re.compile(r"(?i:(.*[_\-. ])?(id|uuid|guid)|(row_?)?index|unnamed: ?[0-9]+)|.*[a-z0-9](Id|ID)")
 
 
 class Wishes(NamedTuple):
@@ -37,6 +35,7 @@ class Wishes(NamedTuple):
     ignore: tuple[str, ...] = ()
     log1p: tuple[str, ...] = ()
     bucketize: Mapping[str, tuple[float, ...]] = {}
+    dates: Mapping[str, tuple[str, ...]] = {}
     interactions: tuple[tuple[str, ...], ...] = ()
     hash_bits: int | None = None
     ngrams: int = 1
@@ -44,120 +43,7 @@ class Wishes(NamedTuple):
     weight: str | None = None
     classes: tuple[Any, ...] | None = None
     labelled: bool = True  # False: no column is the label
-    counted: bool = True  # whether whole numbers with few different values are categories
     missing: str = INDICATOR  # what a missing number is: a feature of its own, or as good as zero
-
-
-class Seen(NamedTuple):
-    """What the first rows have in a column."""
-
-    kind: str  # whole, number, bool, text, time, wholes, numbers, texts, nothing, other
-    filled: int = 0
-    distinct: int = 0
-    width: int = 0  # of lists, if all have the same
-    classes: tuple[str, ...] = ()  # the different texts, if they are not too many
-    numbers: tuple[float, ...] = ()  # the different numbers, likewise
-    sparse: bool = False  # a field that over half of the first lines of JSON do not have
-
-
-def look_at(values: Iterable[Any]) -> Seen:
-    """Judge a column by some of its values, as Python has them.
-
-    >>> look_at([1, 2, None]).kind, look_at([1, 2.5]).kind, look_at(["a", 1]).kind, look_at([[1, 2], [3, 4]]).kind
-    ('whole', 'number', 'text', 'wholes')
-    """
-    there = [value for value in values if value is not None and value != "" and value == value]
-    types = set(map(type, there))
-    if types and types <= {int, float}:
-        numbers = set(there)
-        kept = tuple(sorted(map(float, numbers))) if len(numbers) <= MOST_CLASSES else ()
-        return Seen("number" if float in types else "whole", len(there), len(numbers), numbers=kept)
-    different = set(there) if types == {str} else there
-    kinds = {_kind(value) for value in different}
-    if not kinds:
-        return Seen("nothing")
-    if any(isinstance(value, (list, tuple)) for value in there):
-        return _look_at_lists([value for value in there if isinstance(value, (list, tuple))], len(kinds) > 1)
-    texts = {_spelled(value) for value in different}
-    kind = _together(kinds)
-    classes = tuple(sorted(texts)) if kind == "text" and len(texts) <= MOST_CLASSES else ()
-    return Seen(kind, len(there), len(texts), classes=classes)
-
-
-def look_at_texts(texts: Iterable[str], missing: Collection[str] = ()) -> Seen:
-    """Judge a column of a file of text: numbers, if all are that are not missing; else texts as they are written.
-
-    >>> look_at_texts(["1", "", " 2", "NA"], {"NA"}).kind, look_at_texts(["DE", "NA", "07"], {"NA"}).classes
-    ('whole', ('07', 'DE', 'NA'))
-    """
-    texts = list(texts)
-    known: dict[str, Any] = {}
-    for text in set(texts):
-        if text.strip() not in missing:
-            known[text] = number_of_text(text)
-            if isinstance(known[text], str):
-                return look_at(texts)
-    numbers = look_at(known[text] for text in texts if text in known)
-    return numbers if numbers.kind in _NUMERIC else look_at(texts)
-
-
-def _spelled(value: Any) -> str:
-    """The text of a value, were it a category."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return number_text(value)
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "whole"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
-        return "time"
-    if isinstance(value, str):
-        return "time" if _TIME.fullmatch(value) else "text"
-    if isinstance(value, (list, tuple)):
-        return "list"
-    if isinstance(value, bytes):
-        return "text"
-    return "number" if type(value).__name__ == "Decimal" else "other"
-
-
-def _together(kinds: set[str]) -> str:
-    """The kind of a column with values of these kinds."""
-    if len(kinds) == 1:
-        return next(iter(kinds))
-    if kinds <= {"whole", "number", "bool"}:
-        return "number" if "number" in kinds else "whole"
-    return "other" if "other" in kinds else "text"
-
-
-def _look_at_lists(lists: list[Any], mixed: bool) -> Seen:
-    items = [item for values in lists for item in values if item is not None]
-    kind = _together({_kind(item) for item in items}) if items else "nothing"
-    lengths = {len(values) for values in lists}
-    width = lengths.pop() if len(lengths) == 1 else 0
-    names = {"whole": "wholes", "number": "numbers", "bool": "wholes", "text": "texts", "nothing": "nothing"}
-    return Seen("other" if mixed else names.get(kind, "other"), len(lists), 0, width)
-
-
-def number_of_text(text: str) -> Any:
-    """What a field of text is: a whole number, a number, or a text.
-
-    >>> number_of_text("7"), number_of_text("7.5"), number_of_text("7a"), number_of_text("")
-    (7, 7.5, '7a', None)
-    """
-    number = text.strip()
-    if not number:
-        return None
-    if _WHOLE.fullmatch(number) and len(number) < 1000:  # Python refuses to read many more digits
-        return int(number)
-    return float(number) if _NUMBER.fullmatch(number) else text
 
 
 def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], first: str | None = None) -> Recipe:
@@ -167,7 +53,12 @@ def plan(seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None], 
     columns = []
     for name, what in seen.items():
         if name not in (label, weight, ""):
-            columns += _marked(_column(name, what, _wish(name, wishes), wishes, seen, note), what, wishes)
+            wish = _wish(name, wishes)
+            if wish is None and (why := _why_id(name, what, wishes)):
+                note(f"{name}: {why}, ignored; --numeric {name} keeps it (features.numeric)")
+            else:
+                columns += _marked(_column(name, what, wish, wishes, seen, note), what, wishes)
+    _remark(columns, seen, wishes, note)
     _refuse_unknown(seen, wishes)
     if "" in seen and "" not in (label, weight):
         note("warning: a column without a name is left out; if it is a feature, give it one")
@@ -231,13 +122,14 @@ def _is_sparse(seen: Mapping[str, Seen]) -> bool:
 
 def _label_classes(what: Seen, name: str, declared: tuple[Any, ...] | None) -> tuple[str, ...] | None:
     """The classes of a label that is a text; None where it is a number."""
-    if what.kind in _NUMERIC or what.kind == "nothing":
+    as_text = what.classes if what.kind == "bool" else what.odd and not all(is_number(str(c)) for c in declared or ())
+    if (what.kind in NUMERIC and not as_text) or what.kind == "nothing":
         return None
-    if what.kind not in ("text", "time"):
+    if what.kind not in ("text", "time", *NUMERIC):
         raise ConfigError(f"column {name} cannot be the label: it has no numbers or texts")
     if declared is not None:
         return tuple(str(label) for label in declared)
-    if what.classes and all(_NUMBER.fullmatch(text) for text in what.classes):
+    if what.classes and all(map(is_number, what.classes)):
         return None
     if len(what.classes) < 2:
         raise ConfigError(
@@ -254,6 +146,7 @@ def _wish(name: str, wishes: Wishes) -> str | None:
     """What the user wants a column to be; a name counts more than a pattern."""
     lists = {
         "bucketize": tuple(wishes.bucketize),
+        "dates": tuple(wishes.dates),
         **{kind: getattr(wishes, kind) for kind in ("numeric", "categorical", "text", "log1p", "ignore")},
     }
     for matches in (lambda given: given == name, lambda given: fnmatch.fnmatchcase(name, given)):
@@ -267,7 +160,7 @@ def _wish(name: str, wishes: Wishes) -> str | None:
 
 def _refuse_unknown(seen: Mapping[str, Seen], wishes: Wishes) -> None:
     """ConfigError if a column is named that is not there."""
-    for kind in ("numeric", "categorical", "text", "ignore", "log1p", "bucketize"):
+    for kind in ("numeric", "categorical", "text", "ignore", "log1p", "bucketize", "dates"):
         for name in getattr(wishes, kind):
             if not fnmatch.filter(seen, name) and name not in seen:
                 raise ConfigError(f"features.{kind}: there is no column {name}{_nearest(name, seen)}")
@@ -289,12 +182,15 @@ def _column(
         patterns = (edges for given, edges in wishes.bucketize.items() if fnmatch.fnmatchcase(name, given))
         edges = wishes.bucketize[name] if name in wishes.bucketize else next(patterns)
         return [Column(name, "bucket", edges=tuple(edges))]
+    if wish == "dates":
+        given = name if name in wishes.dates else next(g for g in wishes.dates if fnmatch.fnmatchcase(name, g))
+        return [_date(name, what, wishes.dates[given])]
     if wish == "text":
         return [Column(name, "text")]
     if wish == "categorical":
         lists = what.kind in ("wholes", "numbers", "texts")
-        return [Column(name, "words" if lists else "word", number=what.kind in (*_NUMERIC, "wholes", "numbers"))]
-    return _automatic(name, what, seen, note, counted=wishes.counted)
+        return [Column(name, "words" if lists else "word", number=what.kind in (*NUMERIC, "wholes", "numbers"))]
+    return _automatic(name, what, seen, note)
 
 
 def _marked(columns: list[Column], what: Seen, wishes: Wishes) -> list[Column]:
@@ -304,19 +200,15 @@ def _marked(columns: list[Column], what: Seen, wishes: Wishes) -> list[Column]:
     return [replace(column, missing=INDICATOR) if column.kind in DENSE else column for column in columns]
 
 
-def _automatic(
-    name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None], *, counted: bool
-) -> list[Column]:
+def _automatic(name: str, what: Seen, seen: Mapping[str, Seen], note: Callable[[str], None]) -> list[Column]:
     if name in ("indices", "values") and _is_sparse(seen):
         return [Column(name, "sparse", values="values")] if name == "indices" else []
     if what.kind == "whole":
-        category = counted and 2 < what.distinct <= FEW and what.filled >= ENOUGH
+        category = 2 < what.distinct <= FEW and what.filled >= ENOUGH
         return [Column(name, "word", number=True) if category else Column(name, "number")]
-    if what.kind in _NUMERIC:
+    if what.kind in NUMERIC:
         return [Column(name, "number")]
     if what.kind in ("text", "nothing"):
-        if what.filled >= ENOUGH and what.distinct == what.filled:
-            note(f"warning: column {name} is different in every row; if it is no feature, use --ignore {name}")
         return [Column(name, "word")]
     if what.kind == "texts":
         return [Column(name, "words")]
@@ -327,12 +219,55 @@ def _automatic(
             return [Column(name, "words", number=True)]
         raise ConfigError(f"column {name} has lists of numbers of different length: use --ignore {name}")
     if what.kind == "time":
-        raise ConfigError(
-            f"column {name} holds timestamps, which are no features as they are: use --ignore {name} "
-            "(features.ignore), and make columns of the parts that matter, such as the hour or the weekday"
-        )
+        column = _date(name, what, what.parts or tuple(CATEGORIES))
+        note(f"{name}: a date, of which {', '.join(column.parts)} are features (features.dates)")
+        return [column]
     note(f"warning: column {name} is left out: it holds neither numbers nor texts nor lists of them")
     return []
+
+
+def _date(name: str, what: Seen, parts: tuple[str, ...]) -> Column:
+    if what.kind not in ("time", "nothing"):
+        raise ConfigError(f"features.dates: column {name} holds no dates such as {SHOWN}")
+    edges = (what.numbers or edges_of(())) if TIME in parts else ()
+    return Column(name, "date", edges=edges, parts=tuple(part for part in PARTS if part in parts))
+
+
+def _why_id(name: str, what: Seen, wishes: Wishes) -> str:
+    """Why a column is an id and no feature; nothing if it may be one."""
+    if any(name in group for group in wishes.interactions) or what.distinct != what.filled:
+        return ""
+    if what.step:
+        return f"whole numbers that grow by {what.step:g} from row to row"
+    short = what.kind == "whole" or (what.kind == "text" and what.longest <= LONGEST_ID)
+    return "all values differ" if short and what.filled >= FEWEST_IDS and _ID.fullmatch(name) else ""
+
+
+def _remark(columns: list[Column], seen: Mapping[str, Seen], wishes: Wishes, note: Callable[[str], None]) -> None:
+    """Say what of the columns may be misread."""
+    for column in columns:
+        what = seen[column.name]
+        if what.odd and column.kind in ("number", "log1p", "bucket", "date"):
+            kind = "dates" if column.kind == "date" else "numbers"
+            some = ", ".join(map(repr, what.odd)) + (", ..." if what.oddities > len(what.odd) else "")
+            note(
+                f"warning: column {column.name}: {what.oddities:,} of the first {what.filled + what.oddities:,} values "
+                f"are no {kind} ({some}), and rows with them malformed; --on-bad-row skip leaves these out, "
+                f"--categorical {column.name} makes each value a category"
+            )
+        elif what.like_numbers and column.kind == "word" and _wish(column.name, wishes) is None:
+            note(
+                f"warning: column {column.name}: values such as {what.like_numbers!r} are no numbers as they are "
+                f"written, and each is a category; if they are numbers, write them plainly, as 1234.5"
+            )
+    free = [c.name for c in columns if c.kind in ("word", "number") and _wish(c.name, wishes) is None]
+    differ = [name for name in free if seen[name].kind in ("text", "whole") and _all_differ(seen[name])]
+    if differ:
+        note(f"warning: all values differ in {_some(differ)}; what is no feature: --ignore {','.join(differ[:4])}")
+
+
+def _all_differ(what: Seen) -> bool:
+    return what.filled >= ENOUGH and what.distinct == what.filled
 
 
 def _vector(name: str, what: Seen) -> Column:
@@ -358,6 +293,7 @@ def _say(recipe: Recipe, note: Callable[[str], None]) -> None:
         return
     words = {"number": "numeric", "log1p": "log1p", "bucket": "bucketized", "word": "categorical"}
     words |= {"words": "lists of categories", "text": "text", "vector": "vectors", "sparse": "sparse"}
+    words |= {"date": "dates"}
     kinds: dict[str, list[str]] = {}
     for column in recipe.columns:
         kinds.setdefault(words[column.kind], []).append(column.name)

@@ -3,6 +3,7 @@
     numbers (as they are, log1p), vectors     an index for each, from 0 on, in the order of the recipe
     their indicators                          an index for each of these columns with `missing: indicator`, after the
                                               numbers: 1 where the number, or the whole vector, is missing
+    dates                                     their hour, weekday, day and month, hashed (dates.py)
     everything else                           dense + (hash mod 2^hash_bits), with the sign that hashing.py describes
     sparse columns alone                      indices as written, masked by hash_bits if that is given
 
@@ -19,6 +20,7 @@ import numpy as np
 from streamsvm.batch import Int64s
 from streamsvm.cells import INDICES, NUMBER, NUMBERS, TEXT, WORD, WORDS, Want
 from streamsvm.errors import ModelError
+from streamsvm.features.dates import PARTS
 from streamsvm.hashing import seed_of, word_from
 
 BESIDE = ("format", "fields", "scale", "names", "map")  # what a model keeps beside the recipe itself
@@ -32,6 +34,7 @@ CELLS = {
     "word": WORD,
     "words": WORDS,
     "text": TEXT,
+    "date": TEXT,
     "sparse": INDICES,
 }
 
@@ -44,9 +47,10 @@ class Column:
     kind: str  # a key of CELLS
     number: bool = False  # a word that was a number when the recipe was made
     width: int = 1  # of a vector
-    edges: tuple[float, ...] = ()  # between the buckets
+    edges: tuple[float, ...] = ()  # between the buckets; of a date: the seconds that become 0 and 1
     values: str | None = None  # of sparse indices: the column with their values, if they have any
     missing: str | None = None  # INDICATOR: a missing number is a feature of its own; None: it is as good as 0
+    parts: tuple[str, ...] = ()  # of a date: hour, weekday, day, month, time
 
 
 class Numbers(NamedTuple):
@@ -143,7 +147,7 @@ class Recipe:
 
     def wants(self) -> tuple[Want, ...]:
         """The cells of each column, then those of values of sparse columns."""
-        wants = [Want(c.name, CELLS[c.kind], seed_of(c.name), c.number) for c in self.columns]
+        wants = [Want(c.name, CELLS[c.kind], seed_of(c.name), c.number, c.kind == "date") for c in self.columns]
         wants += [Want(c.values, NUMBERS) for c in self.columns if c.values is not None]
         return tuple(wants)
 
@@ -166,6 +170,10 @@ class Recipe:
                 raise ValueError(f"column {column.name}: the edges do not rise")
             if column.missing not in ((None, INDICATOR) if column.kind in DENSE else (None,)):
                 raise ValueError(f"column {column.name}: missing is {column.missing!r}")
+            if (column.kind == "date") != bool(column.parts) or not set(PARTS).issuperset(column.parts):
+                raise ValueError(f"column {column.name}: its parts are not those of a date")
+            if column.kind == "date" and len(column.edges) not in (0, 2):
+                raise ValueError(f"column {column.name}: two edges are needed")
         if len(names) != len(self.columns) or not names:
             raise ValueError("no columns, or two of one name")
         if any(not 2 <= len(group) <= 3 or not names.issuperset(group) for group in self.interactions):
@@ -196,7 +204,10 @@ class Recipe:
             stored = dict(stored)
             if stored.pop("hash") != "murmur3_32 signed":
                 raise ValueError("another hash")
-            columns = [Column(**{**c, "edges": tuple(c.get("edges", ()))}) for c in stored.pop("columns")]
+            tuples = ("edges", "parts")
+            columns = [
+                Column(**{**c, **{name: tuple(c[name]) for name in tuples if name in c}}) for c in stored.pop("columns")
+            ]
             if any(column.kind not in CELLS for column in columns):
                 raise ValueError("a column of unknown kind")
             classes = stored.pop("label_classes")

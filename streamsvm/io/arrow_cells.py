@@ -311,10 +311,19 @@ def spelled(array: pa.Array, want: Want) -> Spans:
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int32), np.zeros(len(array), np.int32), np.empty(0, np.uint8)
     if want.kind == TEXT and pa.types.is_temporal(kind):
-        array = array.cast(pa.string())
+        array = iso_texts(array) if want.date else array.cast(pa.string())
     elif not _is_text(kind) or (want.number and want.kind == WORD):
         array = pa.array(categories(array, want), pa.large_binary())
     return spans_of(array)
+
+
+def iso_texts(array: pa.Array) -> pa.Array:
+    """Dates and times as ISO has them: those with a time zone as a clock there shows them."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        array = pc.local_timestamp(array)
+    return array.cast(pa.string())
 
 
 def spans_of(array: pa.Array) -> Spans:

@@ -35,9 +35,11 @@ from streamsvm.jit import cold, inlined, kernel
 
 OK, FULL, BAD_NUMBER, NUMBER_RANGE, TOO_FEW, TOO_MANY, OPEN_QUOTE, AFTER_QUOTE = range(8)
 NO_QUOTE = -1
+POINT, COMMA = 46, 44
 BOM = b"\xef\xbb\xbf"
 ODD = 4096  # fields at a time that Python must decide
 _FIELD = re.compile(rb"[^\n]{0,240}")
+_COMMA_NUMBER = re.compile(r"[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?")
 _TRUE, _FALSE = np.uint64(int.from_bytes(b"true", "little")), np.uint64(int.from_bytes(b"false", "little"))
 _LOWER = np.uint64(0x2020202020202020)
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -51,6 +53,7 @@ class Layout(NamedTuple):
     kept: Int64s  # wants that get the text of a field beside that, or -1
     delimiter: int = 44
     quote: int = 34  # NO_QUOTE: quotes are text
+    decimal: int = POINT
 
 
 def parse(text: Bytes, start: int, stop: int, layout: Layout, cells: Cells, skip: int = 0) -> ParsedCells:
@@ -67,11 +70,11 @@ def parse(text: Bytes, start: int, stop: int, layout: Layout, cells: Cells, skip
     row = line = 0
     while start < stop:
         status, start, row, line, oddities = parse_fields(
-            text, start, stop, layout.delimiter, layout.quote, layout.places, layout.kept, cells.kinds, cells.slots,
-            cells.seeds, cells.of_numbers, cells.spelled_slots, cells.numbers, cells.words, cells.starts,
+            text, start, stop, layout.delimiter, layout.quote, layout.decimal, layout.places, layout.kept, cells.kinds,
+            cells.slots, cells.seeds, cells.of_numbers, cells.spelled_slots, cells.numbers, cells.words, cells.starts,
             cells.lengths, cells.lines, row, line, odd, fault,
         )  # fmt: skip
-        _decide(text, odd[:oddities], cells)
+        _decide(text, odd[:oddities], cells, layout.decimal)
         if status in (FULL, OK):
             continue
         faults.append(Fault(int(fault[1]), line, row, _explain(text, status, fault, layout)))
@@ -137,17 +140,30 @@ def _unquoted(row: str, start: int, mark: str) -> tuple[str, int]:
     return row[start:end].replace(mark * 2, mark), min(end + 1, len(row))
 
 
-def _decide(text: Bytes, odd: Int64s, cells: Cells) -> None:
+def _decide(text: Bytes, odd: Int64s, cells: Cells, decimal: int) -> None:
     """What the kernel left open: numbers with very many digits, and categories that are numbers in unusual spelling."""
     for place, row, start, length in odd.tolist():
         slot = cells.slots[place]
         if cells.kinds[place] == NUMBER:
             with np.errstate(over="ignore"):  # an infinity is refused later
-                cells.numbers[slot, row] = np.float32(float(found(NUMERAL, text, start)))
+                numeral = found(NUMERAL, text, start)
+                cells.numbers[slot, row] = np.float32(float(numeral))
+            if decimal != POINT and b"." in numeral:  # as any_number has left it
+                text[start + numeral.index(b".")] = decimal
         else:
-            spelled = category_text(text[start : start + length].tobytes().decode("utf-8", "surrogateescape"))
+            spelled = text[start : start + length].tobytes().decode("utf-8", "surrogateescape")
+            spelled = category_text(plain_number(spelled) if decimal == COMMA else spelled)
             word = word_from(spelled.encode("utf-8", "surrogateescape"), int(cells.seeds[place]))
             cells.words[slot, row] = word
+
+
+def plain_number(text: str) -> str:
+    """A number with a decimal comma as others write it; all else as it is.
+
+    >>> plain_number("5,5"), plain_number(" -1,25e3"), plain_number("1,2,3"), plain_number("1.5"), plain_number("a,b")
+    ('5.5', ' -1.25e3', '1,2,3', '1.5', 'a,b')
+    """
+    return text.replace(",", ".") if _COMMA_NUMBER.fullmatch(text.strip()) else text
 
 
 def _explain(text: Bytes, status: int, fault: Int64s, layout: Layout) -> str:
@@ -217,14 +233,28 @@ def unquote(text, position, stop, quote):
 
 
 @cold
-def any_number(text, start, length):
-    """A number between spaces, or true or false: status, value, and where it stands."""
+def any_number(text, start, length, decimal):
+    """A number between spaces, or true or false: status, value, and where it stands.
+
+    Another sign than the point becomes one while it is read, and stays one in a number that is left to Python.
+    """
     end = start + length
     while start < end and is_blank(load8(text, start)):
         start += 1
     while start < end and is_blank(load8(text, end - 1)):
         end -= 1
+    comma = -1
+    if decimal != POINT:
+        for k in range(start, end):
+            if load8(text, k) == POINT:
+                return NOT_A_NUMBER, np.float32(0.0), start
+            if comma < 0 and load8(text, k) == decimal:
+                comma = k
+        if comma >= 0:
+            text[comma] = POINT
     status, value, after = read_number(text, start)
+    if comma >= 0 and (status != HARD or after != end):
+        text[comma] = decimal
     if after == end and status != NOT_A_NUMBER:
         return status, value, start
     letters = load64(text, start) | _LOWER
@@ -251,7 +281,7 @@ def plain_whole(text, start, length):
 
 @kernel
 def parse_fields(
-    text, start, stop, delimiter, quote, places, kept, kinds, slots, seeds, of_numbers, spelled_slots,
+    text, start, stop, delimiter, quote, decimal, places, kept, kinds, slots, seeds, of_numbers, spelled_slots,
     numbers, words, starts, lengths, lines, row, line, odd, fault,
 ):  # fmt: skip
     """Rows of text[start:stop] as cells from `row` on, `line` lines after the beginning.
@@ -264,6 +294,7 @@ def parse_fields(
     fields = len(places)
     delimiters = np.uint64(delimiter) * _ONES
     newlines = np.uint64(10) * _ONES
+    point = decimal if decimal != delimiter else 0
     while position < stop:
         c = load8(text, position)
         if c == 10 or (c == 13 and load8(text, position + 1) == 10):
@@ -293,7 +324,7 @@ def parse_fields(
                     whole = first_digits(word, count)
                     number = np.float64(np.int64(whole))
                     after += count
-                    if load8(text, after) == 46:
+                    if load8(text, after) == point:
                         word = load64(text, after + 1)
                         stops = non_digits(word)
                         count = trailing_zeros(stops) >> 3
@@ -328,7 +359,7 @@ def parse_fields(
                         length -= 1
                 if kind == NUMBER:
                     if not is_missing(text, begun, length):
-                        status, value, at = any_number(text, begun, length)
+                        status, value, at = any_number(text, begun, length, decimal)
                         if status in (NOT_A_NUMBER, TOO_LARGE) or np.isinf(value):
                             fault[0], fault[1], fault[2], fault[3] = j, begun, length, more_lines
                             wrong = BAD_NUMBER if status == NOT_A_NUMBER else NUMBER_RANGE

@@ -69,17 +69,30 @@ class Follower:
             of_log.setdefault(mark.log, []).append(mark)
         for path, known in of_log.items():
             self.logs[path].resume(known)
+        for path in marks.begun:
+            if path in self.logs:
+                self.logs[path].begun = True
 
     def _new_log(self, path: str, *, alone: bool = False) -> None:
         self.logs[path] = Log(path, self._disk, self._options, self._tally, alone=alone, taken=self._taken)
 
-    def marks(self) -> Marks:
-        return Marks(tuple(mark for log in self.logs.values() for mark in log.marks()), self._tally.counts)
+    def marks(self, last: str = "") -> Marks:
+        """Where reading stands; the last lines were those of log `last`."""
+        files = tuple(mark for log in self.logs.values() for mark in log.marks())
+        return Marks(files, self._tally.counts, tuple(path for path in self._plain if self.logs[path].begun), last)
+
+    def first_look(self) -> bool:
+        """Look at all logs, and read nothing; whether every one could be looked at."""
+        self._discover()
+        for log in self.logs.values():
+            log.ready()
+        return all(self.logs[path].begun for path in self._plain)
 
     def beginning(self) -> Marks:
         """The marks as if this follower had read nothing yet."""
         logs = {path: log.marks() for path, log in self.logs.items()} | self._before
-        return Marks(tuple(mark for marks in logs.values() for mark in marks))
+        begun = tuple(path for path in self._plain if self.logs[path].begun)
+        return Marks(tuple(mark for marks in logs.values() for mark in marks), begun=begun)
 
     @property
     def lag(self) -> int:
@@ -104,9 +117,11 @@ class Follower:
         for log in list(self.logs.values()):
             if self._tally.stopped():
                 return
-            if log.ready():
+            while log.ready():
                 self._before.setdefault(log.path, log.marks())
                 yield from self._blocks(log, block_size, buffers, cut)
+                if not log.queue:
+                    break
             still_open += log.tail is not None
             if still_open > MOST_OPEN:
                 log.park()
@@ -132,10 +147,12 @@ class Follower:
                 raise
             if cut:
                 origin = Origin(tail.mark.path, tail.mark.offset, tail.mark.line)
+                if not tail.mark.offset:
+                    self._tally.add(files=1)
                 with memoryview(buffer) as view:
                     tail.advance(view[:cut], buffer.count(b"\n", 0, cut))
                 tail.drained = tail.mark.offset >= tail.file.size()
-                yield Block(buffer, cut, origin, self.marks(), tail.number)
+                yield Block(buffer, cut, origin, self.marks(log.path), tail.number)
                 room = block_size
                 continue
             try:
@@ -223,10 +240,15 @@ class Follower:
             return
         with contextlib.ExitStack() as closing_it:
             closing_it.callback(file.close)
+            if is_packed(path) and not file.size():
+                self._seen[file.info.file] = file.info
+                return
             read = [(log, mark) for log, mark in self._over() if mark.offset] if is_packed(path) else []
             if not self._went_on(read, file, closing_it) and not _is_copy(path, file, list(self.logs.values())):
+                over = self.logs[path].over if path in self.logs else []  # its file has another name now, or is gone
                 self._new_log(path)
-                if not any(self.logs[plain].empty for plain in self._plain):  # which may be about to open it
+                self.logs[path].over = over
+                if all(self.logs[plain].begun for plain in self._plain):  # which may be about to open it
                     self.logs[path].first = info.file
                 self._held.add(info.file)
 

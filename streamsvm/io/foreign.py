@@ -1,5 +1,6 @@
 """Files that hold no rows, although people hand them over: what they are, by what they begin with, and what to do."""
 
+import codecs
 import re
 from typing import NamedTuple
 
@@ -41,3 +42,22 @@ def refuse_foreign(beginning: bytes, shown: str, kinds: tuple[Foreign, ...] = HE
     for begins, kind, remedy in kinds:
         if begins.match(beginning):
             raise SourceError(f"{shown}: this is {kind}; {remedy}")
+
+
+def refuse_other_encoding(text: bytes, shown: str) -> None:
+    """SourceError, if a text is not in UTF-8: its words would never be those of a text that is. It may end anywhere."""
+    if text.isascii() and b"\0" not in text:
+        return
+    if text[:200].count(b"\0") > len(text[:200]) // 4:
+        encoding, found = "UTF-16LE" if text[1:2] == b"\0" else "UTF-16BE", "every other byte is 0"
+    else:
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(text)
+            return
+        except UnicodeDecodeError as error:
+            line = text.count(b"\n", 0, error.start) + 1
+            encoding, found = "CP1252", f"line {line} has the byte 0x{text[error.start]:02X}"
+    raise SourceError(
+        f"{shown}: this is no text in UTF-8 ({found}); convert it: iconv -f {encoding} -t UTF-8 < old > new, "
+        "or take its bytes as they are: --set data.encoding=bytes"
+    )

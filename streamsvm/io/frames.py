@@ -33,8 +33,16 @@ def records_of(frame: Any) -> list[pa.RecordBatch]:
     return records or [pa.RecordBatch.from_pylist([], schema=table.schema)]
 
 
+def is_table(frame: Any) -> bool:
+    """Whether columns have names of their own, and are stored value by value; other frames are arrays in disguise."""
+    if not hasattr(frame, "iloc"):
+        return True
+    names = list(frame.columns)
+    return bool(names) and all(isinstance(name, str) for name in names) and not hasattr(frame, "sparse")
+
+
 def only_numbers(frame: Any) -> bool:
-    """Whether all columns are numbers, so that the frame is as good as an array."""
+    """Whether all columns are numbers."""
     if hasattr(frame, "iloc"):
         kinds = [getattr(kind, "kind", "O") for kind in frame.dtypes]
         return all(kind in "biuf" for kind in kinds)

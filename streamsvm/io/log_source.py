@@ -21,7 +21,8 @@ from streamsvm.io.urls import is_local, redact_url
 POLL = 0.25  # seconds between two rounds in which nothing comes
 SHORTEST = 0.01  # seconds between two rounds
 NAP = 0.05  # seconds after which a stop is noticed
-FIRST_LINES = 2000  # that decide how the rest is read, unless no more come
+FIRST_LINES, FIRST_BYTES = 2000, 1 << 22  # that decide how the rest is read, unless reading ends before
+FIRST_BLOCK = 1 << 16  # bytes of them at a time
 
 
 class _Unlimited:
@@ -48,7 +49,9 @@ class LogSource(Source):
         poll: float = POLL,
         note: Callable[[str], None] = lambda text: None,
         disk: Disk | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._patterns = [_checked(pattern) for pattern in dict.fromkeys(patterns)]
         self.parts = [Part(pattern, pattern, None, None) for pattern in self._patterns]
         self.limits = options.limits
@@ -59,9 +62,12 @@ class LogSource(Source):
         self._poll = poll
         self._note = note
         self._disk = disk or Disk()
-        self._first = b""
         self.beginning = Marks()
         self.follower: Follower | None = None  # of the reading that goes on
+        self._stopped: Callable[[], bool] = lambda: False  # whether that is to end
+        self._ahead: Follower | None = None  # which has read the first lines, before anything is learned
+        self._held: list[Block] = []  # those lines
+        self._text = b""
         self.handed_on = 0  # bytes, in that reading
 
     endless = True
@@ -88,6 +94,7 @@ class LogSource(Source):
         return Marks.restored(plain)
 
     def _new_follower(self, marks: Marks, stopped: Callable[[], bool]) -> Follower:
+        self._stopped = stopped
         return Follower(
             self._patterns,
             marks,
@@ -96,39 +103,66 @@ class LogSource(Source):
             skip_long=self._skip_long,
             disk=self._disk,
             note=self._note,
-            stopped=stopped,
+            clock=self._clock,
+            stopped=lambda: self._stopped(),
         )
 
-    def first_lines(self, stopped: Callable[[], bool], patience: float) -> bytes:
-        """Wait for the first lines, on which it depends how the rest is read: some, or as many as come at once.
+    # Before anything is learned.
 
-        At most `FIRST_LINES`; fewer if no more come for so many seconds.
+    def look(self, marks: Marks, stopped: Callable[[], bool]) -> None:
+        """See what is there, before anything is read: whatever is there later is new. Or go on from such a look."""
+        self._ahead = self._new_follower(marks, stopped)
+        with contextlib.suppress(Stopped):
+            while not self._ahead.first_look() and not stopped():
+                self._sleep(self._poll, stopped)
+        self.beginning = marks if marks.begun else self._ahead.marks()
+
+    def first_lines(self, enough: int | None = None) -> Iterator[int]:
+        """Wait for the first lines, on which it depends how the rest is read; tells after each look how many there are.
+
+        It ends when as many are there as decide that, or `enough`; if reading is to end, also when no more come.
         """
-        follower = self._new_follower(Marks(), stopped)
-        text, since = b"", time.monotonic()
-        told = False
-        with contextlib.closing(follower):
-            with contextlib.suppress(Stopped):
-                while text.count(b"\n") < FIRST_LINES and not stopped():
-                    before = len(text)
-                    for block in follower.round(1 << 20, _Unlimited()):
-                        text += bytes(block.buffer[: block.size])
-                        if text.count(b"\n") >= FIRST_LINES:
-                            break
-                    if len(text) > before:
-                        since = time.monotonic()
-                    patient = patience if text or self._until_idle is None else self._until_idle
-                    ended = time.monotonic() - since >= patient
-                    if ended and (text or self._until_idle is not None):
-                        break
-                    if not told and not text:
-                        told = True
-                        self._note(f"waiting for the first lines of {', '.join(self._patterns)}")
-                    self._sleep(self._poll, stopped)
-            self.beginning = follower.beginning()
-        rest = text.split(b"\n", FIRST_LINES)[-1]
-        self._first = text[: len(text) - len(rest)]
-        return self._first
+        assert self._ahead is not None
+        wanted = FIRST_LINES if enough is None else min(enough, FIRST_LINES)
+        lines, since = 0, self._clock()
+        while not self._stopped():
+            before = lines
+            for block in self._ahead.round(FIRST_BLOCK, _Unlimited()):
+                self._held.append(block)
+                lines += block.buffer.count(b"\n", 0, block.size)
+                self._text += bytes(block.buffer[: block.size])
+                if lines >= wanted or len(self._text) >= FIRST_BYTES:
+                    self._text = b"".join(self._text.splitlines(keepends=True)[:wanted])
+                    return
+            if lines > before or not self._ahead.settled:
+                since = self._clock()
+            elif self._until_idle is not None and self._clock() - since >= self._until_idle:
+                return
+            if lines > before:
+                self.beginning = self._ahead.beginning()
+            yield lines
+            self._sleep(self._poll, self._stopped)
+
+    def rehearsal(self) -> "LogSource":
+        """The lines that were read so far, as a source that ends with them."""
+        return _Rehearsal(self)
+
+    def _held_until(self, start: Any, cut: Cutter) -> Follower | None:
+        """Who has read the first lines, if that is where reading begins, and they end where a row does."""
+        ahead, self._ahead = self._ahead, None
+        whole = all(cut(block.buffer, block.size) == block.size for block in self._held)
+        if ahead is not None and start == self.beginning and whole:
+            return ahead
+        if ahead is not None:
+            ahead.close()
+        self._held = []
+        return None
+
+    def close(self) -> None:
+        """If nothing is read after all."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def head(self, size: int, number: int = 0) -> bytes:
         """The first bytes: those of all logs together, or those of a file that is being read."""
@@ -136,7 +170,7 @@ class LogSource(Source):
             for log in self.follower.logs.values():
                 if log.tail is not None and log.tail.number == number:
                     return bytes_at(log.tail.file, 0, min(size, log.tail.file.size()))
-        return self._first[:size]
+        return self._text[:size]
 
     def blocks(
         self,
@@ -147,19 +181,25 @@ class LogSource(Source):
         cut: Cutter = last_newline,
     ) -> Iterator[Block]:
         """Blocks of whole lines; empty ones while nothing comes."""
-        follower = self.follower = self._new_follower(start, stopped)
+        follower = self.follower = self._held_until(start, cut) or self._new_follower(start, stopped)
+        self._stopped = stopped
         self.handed_on = 0
-        quiet = time.monotonic()
+        quiet = self._clock()
         with contextlib.closing(follower), contextlib.suppress(Stopped):
+            for block in self._again(block_size, buffers):
+                self.handed_on += block.size
+                yield block
+                if stopped():
+                    return
             while not stopped():
-                began, read = time.monotonic(), 0
+                began, read = self._clock(), 0
                 for block in follower.round(block_size, buffers, cut):
                     read += block.size
                     self.handed_on += block.size
                     yield block
                     if stopped():
                         return
-                now = time.monotonic()
+                now = self._clock()
                 if read or not follower.settled:
                     quiet = now
                 elif self._until_idle is not None and now - quiet >= self._until_idle:
@@ -172,6 +212,15 @@ class LogSource(Source):
                 elif read < block_size:
                     self._sleep(SHORTEST - (now - began), stopped)
 
+    def _again(self, block_size: int, buffers: Buffers) -> Iterator[Block]:
+        """The first lines, which were held."""
+        held, self._held = self._held[::-1], []
+        while held:
+            block = held.pop()
+            buffer = buffers.take(max(block.size, block_size))
+            buffer[: block.size] = block.buffer[: block.size]
+            yield block._replace(buffer=buffer)
+
     def _nothing(self, follower: Follower, block_size: int, buffers: Buffers) -> Block:
         return Block(buffers.take(block_size), 0, Origin("", 0, 0), follower.marks(), 0)
 
@@ -180,11 +229,27 @@ class LogSource(Source):
             if log.unfinished:
                 self._note(f"{log.path}: the last line has no end yet, and is not learned")
 
-    @staticmethod
-    def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not stopped():
+    def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        until = self._clock() + seconds
+        while (left := until - self._clock()) > 0 and not stopped():
             time.sleep(min(left, NAP))
+
+
+class _Rehearsal(LogSource):
+    """The first lines of logs, without those that may come."""
+
+    def __init__(self, source: LogSource) -> None:
+        vars(self).update(vars(source), _ahead=None, _held=list(source._held), follower=None)
+
+    def blocks(
+        self,
+        block_size: int,
+        buffers: Buffers,
+        stopped: Callable[[], bool],
+        start: Any = Marks(),
+        cut: Cutter = last_newline,
+    ) -> Iterator[Block]:
+        return self._again(block_size, buffers)
 
 
 def _checked(pattern: str) -> str:

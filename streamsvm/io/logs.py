@@ -9,14 +9,16 @@ come in the order in which they were written, and that order does not depend on 
 
 A name that passes to another file twice between two looks would leave out the file in the middle. So when it has, all
 files that are named like rotated ones of this log are looked at, and those that are not known come in, oldest first.
-Those that were there when the log was first seen are known, and not read.
+Those that were there at the first look are known, and not read; whatever appears after it is, whether or not there was
+a file of that name at the time.
 
 No single answer decides that something is gone: file systems of other machines say that for a moment and take it back.
 """
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from streamsvm.errors import SourceError
@@ -27,11 +29,21 @@ from streamsvm.io.rotated_names import Moved, RotatedNames
 from streamsvm.io.tails import Tail, Tally, alike, line_after
 
 REMEMBERED = 64  # files that are over and gone, in case they come back compressed
-QUEUED = 16  # files that are open and wait for their turn; more may wait in their directory
+QUEUED = 128  # files that are open and wait for their turn; more may wait in their directory
 SOUGHT = 3  # times that a file is looked for at least, and stale handles are tried
 FIRST_RETRY, LONGEST_RETRY = 0.25, 30.0  # seconds after a failure; twice as long after each further one
 TEXT = ("offset", "line", "head_size", "head", "tail_size", "tail", "inside")  # what a mark says of the text
 NOT_OURS = (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)  # what names of other files may say
+
+
+class Sight(NamedTuple):
+    """A file that was found under the name of a rotated one."""
+
+    path: str
+    info: Info
+    file: LogFile | None  # open, if it may have to be read
+    mark: Mark | None  # how far it was read, if it is known by its text
+    known: bool | None  # whether it came before those that are not; None if its inode alone says so
 
 
 class Options(NamedTuple):
@@ -67,14 +79,18 @@ class Log:
         self.over: list[Mark] = []
         self._late: list[Tail] = []  # files that seemed to be over, to be read before anything else
         self._gone: set[Id] = set()  # files that are over and were not there when that was last looked for
+        self.begun = False  # whether it was looked at once, so that whatever appears is new
+        self._oldest: Id | None = None  # an inode that the first of the files to come had, while it was empty
         self.wanted: Mark | None = None  # of a run before, or put aside; its file is to be found
         self._since: float | None = None  # when it was first looked for in vain
         self._sought = 0  # and how often
         self._parked: Info | None = None  # of a file that was closed, because nothing happens to it
         self._searched = float("-inf")  # when files were last looked for that had the name
+        self._short = 0  # looks in a row that found fewer files than names
         self._unsure = False  # whether the last look did not come to an end
         self._broken = 0  # failures in a row
         self._retry = float("-inf")
+        self._ended = False  # whether its last file has been read to the end
         self._names = RotatedNames(path, disk, options.compressed)
 
     # What the others ask.
@@ -83,12 +99,13 @@ class Log:
         """Go on where a run before stopped."""
         self.over = [mark for mark in marks if mark.over]
         self.wanted = next((mark for mark in marks if not mark.over), None)
+        self._ended = bool(self.over) and self.wanted is None
 
     def marks(self) -> list[Mark]:
         """Those that a later run needs to go on."""
         now = [self.tail.mark] if self.tail is not None else [self.wanted] if self.wanted is not None else []
-        begun = [tail.mark._replace(over=True) for tail in self.queue if tail.mark.offset]
-        return [*self.over, *begun, *now]
+        read = [tail.mark._replace(over=True) for tail in self.queue if tail.mark.offset]
+        return [*self.over, *read, *now]
 
     def has(self, file: Id) -> bool:
         """Whether this file is being read, or waits for it. The device of one that is sought may have a new number."""
@@ -103,7 +120,7 @@ class Log:
     @property
     def done(self) -> bool:
         """Whether this is a compressed file that has been read."""
-        return is_packed(self.path) and bool(self.over) and not self.open_tails()
+        return is_packed(self.path) and self._ended and not self.open_tails()
 
     @property
     def empty(self) -> bool:
@@ -196,27 +213,31 @@ class Log:
                 self._begin(self.queue.pop(0))
                 continue
             tail = self.tail
-            if not tail.look(now):
-                self._rewritten(tail, now)
-            elif tail.drained and self._is_over(tail, now):
+            if tail.drained and self._is_over(tail, now):
                 self._end(tail)
             else:
                 return not tail.drained
         return False
 
     def _is_over(self, tail: Tail, now: float) -> bool:
-        if is_packed(tail.mark.path):
+        """Whether nothing will come any more; if many files wait, they may be deleted before a late line comes."""
+        if tail.whole or is_packed(tail.mark.path) or len(self.queue) >= QUEUED:
             return True
         return tail.left is not None and now - max(tail.left, tail.grown) >= self._options.rotate_wait
 
     def _look_at_name(self, now: float) -> None:
-        """See whether the name has passed to another file."""
+        """See whether the name has passed to another file, or any of the files is another now."""
         named = self._disk.info(self.path)
         new = named is not None and named.regular and not self.has(named.file) and len(self.queue) < QUEUED
-        if named is not None and new and not self._is_others(named):
-            if self.tail is not None and not self.tail.look(now):
-                self._rewritten(self.tail, now)  # first of all, or its copy would seem to be a file of its own
-            self._enqueue(now)
+        for tail in self.open_tails():
+            if not tail.look(now):
+                self._rewritten(tail, now)  # first of all, or its copy would seem to be a file of its own
+            elif tail.woke and named is not None and named.file == tail.id:
+                self._written_to(tail, now)
+        if new and named is not None and not self._is_others(named):
+            self._enqueue(now, named)
+        elif self._alone and not self.begun:
+            self._enqueue(now, None)
         for tail in self.open_tails():
             here = named is not None and named.file == tail.id
             tail.left = None if here else now if tail.left is None else tail.left
@@ -224,41 +245,123 @@ class Log:
     def _is_others(self, named: Info) -> bool:
         return named.file != self.first and self._taken(self, self.path, named)
 
-    def _enqueue(self, now: float) -> None:
-        """Open the files that had the name since the last look, and the one that has it, so that none gets lost."""
-        self.first = None  # later its inode may be another's
-        named = self._opened(self.path)
-        try:
-            tail = Tail(named, self._known(named) or self._new_mark(named), now)
-            if self._alone:
-                self._enqueue_missed(now, tail.id)
-        except BaseException:
-            named.close()
-            raise
-        if len(self.queue) < QUEUED:
-            self.queue.append(tail)
-        else:
-            named.close()  # for now
+    def _enqueue(self, now: float, expected: Info | None) -> None:
+        """Open the files that had the name since the last look, and the one that has it, so that none gets lost.
 
-    def _enqueue_missed(self, now: float, named: Id | None) -> None:
-        rotated = [found for found in self._names.files(named is not None) if found[1].file != named]
-        still = self._disk.info(self.path)
-        if (still.file if still is not None else None) != named:
-            raise Moved
-        if self.empty:
-            self.over = [self._old_mark(path, info) for path, info in rotated]
-            return
-        if named is not None:
-            self._forget({named, *(info.file for _, info in rotated)})
-        for path, info in self._names.oldest_first(rotated):
-            if len(self.queue) < QUEUED and not self.has(info.file):
-                self.queue += self._unread(path, info, now)
+        The one that has it first: should it be renamed meanwhile, it is met again under another name.
+        """
+        with self._closing_unclaimed() as files:
+            named = self._named(expected) if expected is not None else None
+            files += [named] if named is not None else []
+            tail = Tail(named, self._known(named) or self._new_mark(named), now) if named is not None else None
+            rotated = self._rotated(files) if self._alone else []
+            if named is not None and not any(sight.info.file == named.info.file for sight in rotated):
+                rotated.append(self._sight_of(named))
+            self.first = None  # later its inode may be another's
+            taken: list[Tail] = []
+            for sight in self._new_ones(rotated, named):
+                if len(self.queue) + len(taken) < QUEUED and not self.has(sight.info.file):
+                    mine = tail is not None and sight.file is tail.file  # which is kept, even if it is empty
+                    taken += [tail] if mine and tail is not None else self._unread(sight, files, now)
+            self.queue += taken
+
+    @contextmanager
+    def _closing_unclaimed(self) -> Iterator[list[LogFile]]:
+        """A list of files that were opened; those that do not wait for their turn in the end are closed."""
+        files: list[LogFile] = []
+        try:
+            yield files
+        finally:
+            claimed = {id(tail.file) for tail in self.open_tails()}
+            for file in files:
+                if id(file) not in claimed:
+                    file.close()
+
+    def _named(self, expected: Info) -> LogFile | None:
+        """The file that has the name, if one has; where it may be another log's, that which had it a moment ago."""
+        try:
+            return self._opened(self.path, None if self._alone else expected.file)
+        except Moved:
+            if self._alone:
+                return None
+            raise
+
+    def _rotated(self, files: list[LogFile]) -> list[Sight]:
+        """The files that have, or seem to have, names of rotated ones; oldest first. Few of very many stay open."""
+
+        def look(path: str) -> Sight | None:
+            sight = self._sight(path)
+            if sight is not None and sight.file is not None:
+                if len(files) > 2 * QUEUED:
+                    sight.file.close()
+                    return sight._replace(file=None)
+                files.append(sight.file)
+            return sight
+
+        def drop(sight: Sight) -> None:
+            if sight.file is not None:
+                files.remove(sight.file)
+                sight.file.close()
+
+        found, complete = self._names.look(look, drop)
+        self._short = 0 if complete or self._short == SOUGHT else self._short + 1
+        if self._short:
+            raise Moved  # a file may seem to be missing for a moment; it is believed when it is said again and again
+        return self._names.oldest_first(found, self._options.rotate_wait)
+
+    def _sight(self, path: str) -> Sight | None:
+        """What is found under a name. An open file is what it is, whatever name it gets meanwhile."""
+        if is_packed(path):
+            info = self._stranger(path)
+            return Sight(path, info, None, None, self.has(info.file)) if info is not None else None
+        try:
+            file = opened(self._disk, path, self._tally.stopped, self._options.limits)
+        except PermissionError:
+            info = self._disk.info(path)
+            if info is None or (self.begun and not any(mark.id == info.file for mark in self.over)):
+                raise
+            return Sight(path, info, None, None, True)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return None
+        if file is None:
+            return None
+        try:
+            return self._sight_of(file)
+        except BaseException:
+            file.close()
+            raise
+
+    def _sight_of(self, file: LogFile) -> Sight:
+        """An open file, closed if there is nothing to read in it."""
+        if self.has(file.info.file):
+            file.close()
+            return Sight(file.path, file.info, None, None, True)
+        mark = self._known(file)
+        known = True if mark is not None else None if file.info.file == self._oldest else False
+        if mark is None or line_after(file, mark.offset):
+            return Sight(file.path, file.info, file, mark, known)
+        file.close()
+        return Sight(file.path, file.info, None, mark, known)
+
+    def _new_ones(self, found: list[Sight], named: LogFile | None) -> list[Sight]:
+        """Those that have not been read. At the first look, those that are older than the one that has the name."""
+        if self._alone and not self.begun:
+            place = [sight.info.file for sight in found].index(named.info.file) if named is not None else len(found)
+            self.over = [self._old_mark(sight) for sight in found[:place]]
+            self.begun = True
+            return found[place:]
+        self.begun = True
+        if named is not None and self._alone:
+            self._forget({sight.info.file for sight in found})
+        return found
 
     def _found_missed(self, now: float) -> bool:
         """Look, from time to time, for files that had the name, while none has it."""
-        if self._alone and not self.empty and now - self._searched >= self._options.rotate_wait:
+        if self._alone and self.begun and now - self._searched >= self._options.rotate_wait:
             self._searched = now
-            self._enqueue_missed(now, None)
+            self._enqueue(now, None)
         return bool(self.queue)
 
     def _begin(self, tail: Tail) -> None:
@@ -267,8 +370,6 @@ class Log:
         others = [mark for mark in self.over if mark.id != tail.id]
         gone = [mark._replace(device=0, inode=0) for mark in self.over if mark.id == tail.id and not tail.mark.offset]
         self.over = gone + others
-        if not tail.mark.offset:
-            self._tally.add(files=1)
 
     def _end(self, tail: Tail) -> None:
         """The file is over. Its successor is begun next."""
@@ -278,21 +379,67 @@ class Log:
                 f"warning: {tail.mark.path}: its last line, line {tail.mark.line}, has no end and is not learned"
             )
         tail.file.close()
-        self.tail = None
+        self.tail, self._ended = None, True
         self.over.append(tail.mark._replace(over=True))
 
     def _rewritten(self, tail: Tail, now: float) -> None:
         """The file was cut off or written anew, so it is another now; the rest of what it was may be in a copy."""
         copy = self._copy_of(tail.mark, now)
-        fresh = Tail(tail.file, self._new_mark(tail.file), now)
-        self._tally.add(truncated=1)
-        rest = "the rest is read from its copy" if copy else "what was not read of it before is lost"
-        self._tally.note(f"warning: {self.path}: was truncated or written anew at byte {tail.mark.offset:,}; {rest}")
         if copy is not None:
-            self.queue.insert(0, fresh)
-            self.tail = copy
+            copy.whole = True
+        fresh = Tail(tail.file, self._new_mark(tail.file), now)
+        try:
+            missed = self._missed_copies(fresh, copy, now)
+        except BaseException:
+            if copy is not None:
+                copy.file.close()
+            raise
+        self._tally.add(truncated=1)
+        rest = (
+            "the rest is read from its copy, but for lines that came while that was made"
+            if copy
+            else ("what was not read of it before is lost")
+        )
+        self._tally.note(f"warning: {self.path}: was truncated or written anew at byte {tail.mark.offset:,}; {rest}")
+        instead = [*([copy] if copy is not None else []), *missed, fresh]
+        if tail is self.tail:
+            self.tail, self.queue = copy, [*(instead[1:] if copy is not None else instead), *self.queue]
+        elif tail in self.queue:
+            place = self.queue.index(tail)
+            self.queue[place : place + 1] = instead
         else:
-            self._begin(fresh)
+            place = self._late.index(tail)
+            self._late[place : place + 1] = instead[::-1]
+
+    def _written_to(self, tail: Tail, now: float) -> None:
+        """The file was empty: since then it may have been written to, copied and truncated, more than once."""
+        missed = self._missed_copies(tail, None, now)
+        tail.woke = False
+        copies = [each for each in missed if not is_packed(each.mark.path)]
+        if copies:
+            self._tally.add(truncated=len(copies))
+            self._tally.note(f"warning: {self.path}: was copied and truncated while nobody looked; its copies are read")
+        if tail is self.tail:
+            self.tail, self.queue = None, [*missed, tail, *self.queue]
+        elif tail in self.queue:
+            place = self.queue.index(tail)
+            self.queue[place:place] = missed
+
+    def _missed_copies(self, fresh: Tail, copy: Tail | None, now: float) -> list[Tail]:
+        """What else the file was since the last look, if it was copied and truncated more than once."""
+        if not self._alone:
+            return []
+        found: list[Tail] = []
+        with self._closing_unclaimed() as files:
+            for sight in self._rotated(files):
+                if sight.info.file == fresh.id:
+                    break  # it was renamed meanwhile: what follows is newer
+                new = not self.has(sight.info.file) and (copy is None or sight.info.file != copy.id)
+                if new and not (sight.file is not None and alike(fresh.file, sight.file, whole=False)):
+                    found += self._unread(sight, files, now)
+            for tail in found:
+                files.remove(tail.file)
+        return found
 
     # What is known of a file.
 
@@ -309,20 +456,17 @@ class Log:
     def _new_mark(self, file: LogFile) -> Mark:
         return Mark(self.path, file.path, *file.info.file, written=file.info.written, stored=file.stored_end())
 
-    def _old_mark(self, path: str, info: Info) -> Mark:
+    def _old_mark(self, sight: Sight) -> Mark:
         """That of a file which was rotated before this log was followed: only what is added to it counts."""
+        path, info, file = sight.path, sight.info, sight.file
         mark = Mark(self.path, path, *info.file, written=info.written, over=True)
         if is_packed(path):
             return mark._replace(stored=stored_end(self._disk, path))
+        if file is None:
+            return mark._replace(offset=info.size)
         size = info.size
-        try:
-            file = self._opened(path, info.file)
-        except PermissionError:
-            return mark._replace(offset=size)
-        try:
-            head, tail = bytes_at(file, 0, min(size, LOOKED_AT)), bytes_at(file, max(0, size - LOOKED_AT), LOOKED_AT)
-        finally:
-            file.close()
+        head = bytes_at(file, 0, min(size, LOOKED_AT))
+        tail = bytes_at(file, max(0, size - LOOKED_AT), min(size, LOOKED_AT))
         return mark._replace(
             offset=size,
             head_size=len(head),
@@ -334,33 +478,38 @@ class Log:
 
     def _known(self, file: LogFile) -> Mark | None:
         """The mark of a file that is over, if this is that file; the device may have another number now."""
-        known = (mark for mark in self.over if mark.inode == file.info.inode and mark.offset and mark.is_of(file))
+        known = (mark for mark in self.over if mark.inode == file.info.inode and mark.tells and mark.is_of(file))
         return next((mark._replace(over=False) for mark in known), None)
 
-    def _unread(self, path: str, info: Info, now: float) -> list[Tail]:
-        """The file from where it was left, if there is more in it than was read."""
-        packed = is_packed(path)
-        if packed and self._seen_packed(path, info):
+    def _unread(self, sight: Sight, files: list[LogFile], now: float) -> list[Tail]:
+        """The file from where it was left, if there is more in it than was read; `files` are those that are open."""
+        path, info, file, mark, _ = sight
+        if is_packed(path):
+            return self._unread_packed(path, info, files, now)
+        if file is None and mark is None and not sight.known:
+            file = self._opened(path, info.file)  # which was closed, because there are very many
+            files.append(file)
+        if file is None or (mark is None and self._has_nothing(file)):
+            return []
+        return [Tail(file, mark or self._new_mark(file), now)]
+
+    def _unread_packed(self, path: str, info: Info, files: list[LogFile], now: float) -> list[Tail]:
+        if self._seen_packed(path, info):
             return []
         try:
             file = self._opened(path, info.file)
         except SourceError as error:
             self._tally.failed(path, error)  # it is not complete yet, or never will be
             return []
-        try:
-            mark = self._known_by_text(file) if packed else self._known(file)
-            if mark is None and self._has_nothing(file):
-                file.close()
-                return []
-            if not packed or not any(alike(tail.file, file) for tail in self.open_tails()):
-                if mark is None or line_after(file, mark.offset):
-                    return [Tail(file, mark or self._new_mark(file), now)]
-                if packed:
-                    self.over.insert(0, self._new_mark(file)._replace(over=True))
-        except BaseException:
-            file.close()
-            raise
-        file.close()
+        files.append(file)
+        mark = self._known_by_text(file)
+        if mark is None and self._has_nothing(file):
+            return []
+        others = [*(tail.file for tail in self.open_tails()), *(other for other in files if other is not file)]
+        if not any(alike(other, file) for other in others):
+            if mark is None or line_after(file, mark.offset):
+                return [Tail(file, mark or self._new_mark(file), now)]
+            self.over.insert(0, self._new_mark(file)._replace(over=True))
         return []
 
     def _has_nothing(self, file: LogFile) -> bool:
@@ -377,7 +526,7 @@ class Log:
 
     def _known_by_text(self, file: LogFile) -> Mark | None:
         """The mark of the plain file that this compressed one was made of."""
-        known = [mark for mark in self.over if mark.offset and mark.is_of(file)]
+        known = [mark for mark in self.over if mark.tells and mark.is_of(file)]
         if not known:
             return None
         mark = max(known, key=lambda mark: mark.offset)
@@ -410,17 +559,19 @@ class Log:
             tail = None
         if tail is not None:
             self.wanted, self._since, self._sought = None, None, 0
-            if tail.mark.offset:
+            if mark.tells:
                 self.tail = tail
-            else:  # of which nothing was read, so it may be any: it comes in its turn
+            else:  # it was empty, so it may be any: it comes in its turn
                 tail.file.close()
-                self.over = self.over or [mark._replace(device=0, inode=0, over=True)]
+                self._oldest = mark.id
             return True
         self._since = now if self._since is None else self._since
         self._sought += 1
         if now - self._since < self._options.rotate_wait or self._sought < SOUGHT:
             return False
         self.wanted, self._since, self._sought = None, None, 0
+        if not mark.tells and self._options.compressed:
+            return True  # it was empty, and is compressed by now: it will be met as a file that is new
         self._tally.add(lost=1)
         self._tally.note(
             f"warning: {mark.path}: the file that was read up to line {mark.line} is gone; "
@@ -438,7 +589,7 @@ class Log:
             same = [pair for pair in found if pair[1].inode == mark.inode]
             same.sort(key=lambda pair: pair[1].device != mark.device)  # which may have another number after a restart
             for path, info in same:
-                if (info.device == mark.device or mark.offset) and (tail := self._tail_of(path, info, mark, now)):
+                if (info.device == mark.device or mark.tells) and (tail := self._tail_of(path, info, mark, now)):
                     return tail
         return None
 
@@ -454,10 +605,11 @@ class Log:
 
     def _copy_of(self, mark: Mark, now: float) -> Tail | None:
         """A rotated file with the text that was read, and perhaps more: the copy that copytruncate makes, or gzip."""
-        if not mark.offset:
+        if not mark.tells:
             return None
-        for path, info in self._names.everything():
-            if any(tail.id == info.file for tail in self.open_tails()) or self._taken(self, path, info):
+        for path in self._names.everything():
+            info = self._stranger(path)
+            if info is None or any(tail.id == info.file for tail in self.open_tails()) or self._taken(self, path, info):
                 continue
             if tail := self._tail_of(path, info, mark, now):
                 return tail

@@ -4,7 +4,7 @@
 
 An inode alone is not enough: file systems give that of a deleted file to the next one. Nor is a beginning: the files of
 one log often have the same header. The bytes before the place where reading stopped tell the rest. Only bytes that
-have been read count, so a file of which nothing was read has no more than its inode, and is read from its beginning.
+were there when it was last looked at count, so a file that was empty then has no more than its inode.
 
 Marks are values: every block that is read carries those that hold after it, so that a checkpoint of what was learned
 holds the places in all files up to which it was.
@@ -12,6 +12,8 @@ holds the places in all files up to which it was.
 
 import hashlib
 from typing import Any, NamedTuple, Protocol
+
+from streamsvm.errors import ModelError
 
 LOOKED_AT = 1024  # bytes at the beginning, and before the place where reading stopped
 HEX_DIGITS = 32
@@ -50,6 +52,11 @@ class Mark(NamedTuple):
     def id(self) -> Id:
         return self.device, self.inode
 
+    @property
+    def tells(self) -> bool:
+        """Whether it knows any text: a file is not told by its inode alone, which another may have by now."""
+        return bool(self.offset or self.head_size)
+
     def is_of(self, file: Readable) -> bool:
         """Whether the file has the bytes that this mark knows, and so is the one, or a copy of it."""
         if file.size() < self.offset or not known_by(self.head, bytes_at(file, 0, self.head_size)):
@@ -73,12 +80,19 @@ class Marks(NamedTuple):
 
     files: tuple[Mark, ...] = ()
     counts: Counts = Counts()
+    begun: tuple[str, ...] = ()  # logs that were looked at: what had been rotated before is among the files
+    last: str = ""  # the log from which the lines before this place came
 
     @classmethod
     def restored(cls, plain: Any) -> "Marks":
         """The marks out of what JSON has made of them."""
-        files, counts = plain
-        return cls(tuple(Mark(*mark) for mark in files), Counts(*counts))
+        if len(plain) != len(cls._fields):
+            raise ModelError(
+                "it is of an earlier version of follow, which did not keep what was there at the first look; name "
+                "another directory with --checkpoint, and begin with its model: --init"
+            )
+        files, counts, begun, last = plain
+        return cls(tuple(Mark(*mark) for mark in files), Counts(*counts), tuple(begun), last)
 
 
 def digest(data: bytes) -> str:

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 from streamsvm.errors import ModelError, SourceError
 from streamsvm.io.files import read_whole, written_atomically
-
-ENDING = ".names.parquet"
+from streamsvm.io.urls import names_place
 
 
 class StoredNames(NamedTuple):
@@ -20,15 +19,6 @@ class StoredNames(NamedTuple):
     indices: np.ndarray[Any, Any]
     signs: np.ndarray[Any, Any]
     names: list[str]
-
-
-def names_place(model: str) -> str:
-    """The file of names of a model file.
-
-    >>> names_place("out/model.safetensors"), names_place("s3://bucket/m")
-    ('out/model.names.parquet', 's3://bucket/m.names.parquet')
-    """
-    return model.removesuffix(".safetensors") + ENDING
 
 
 def save_names(model: str, named: Any) -> dict[str, Any]:

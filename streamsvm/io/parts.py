@@ -69,6 +69,9 @@ def _expanded(value: Any) -> Any:
     return _access.expand(value) if isinstance(value, str) else value
 
 
+Keys = tuple[tuple[str, str | None], ...]
+
+
 class Part(NamedTuple):
     """One file of a source."""
 
@@ -76,6 +79,8 @@ class Part(NamedTuple):
     shown: str
     size: int | None  # bytes as stored
     stamp: str | None  # changes when the content does: modification time, etag, version; its name comes first
+    keys: Keys = ()  # columns that stand in the names of its directories (partitions.py), with their values
+    named: int = 0  # how many of them stand in what was named; the others were found below that
 
 
 def find_parts(urls: list[str]) -> list[Part]:
@@ -108,29 +113,60 @@ def _parts_of(url: str) -> list[Part]:
 def _local_parts(url: str) -> list[Part]:
     path = url.split("://", 1)[-1]
     if os.path.isdir(path):
-        found = [os.path.join(path, name) for name in _names(path) if not hidden(name)]
-        found = [p for p in found if not os.path.isdir(p)]
+        found = _below(path)
         if not found:
             raise SourceError(f"{path}: the directory has no files")
     elif os.path.exists(path):
         found = [path]
     elif glob.has_magic(path):
-        found = sorted(p for p in glob.glob(path, recursive=True) if not os.path.isdir(p))
+        matching = glob.glob(path, recursive=True)
+        found = sorted(p for p in matching if not os.path.isdir(p))
+        found = [p for p in found if not hidden(p)] or found
+        found = found or [p for directory in sorted(matching) for p in _below(directory)]
         if not found:
             raise SourceError(f"{path}: no file matches")
     else:
         raise SourceError(f"{path}: no such file or directory{_suggest(path)}")
-    return [_local_part(p) for p in found]
+    return [_local_part(p, path) for p in found]
 
 
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError as error:
-        raise SourceError(f"{directory}: cannot list: {reason(error)}") from error
+def _below(directory: str) -> list[str]:
+    """The files in a directory and all below it, but for hidden ones, in the order of their names."""
+    from streamsvm.io.partitions import refuse_table_formats
+
+    found: list[str] = []
+    seen: set[str] = set()  # a link may lead back
+
+    def unlistable(error: OSError) -> None:
+        raise SourceError(f"{error.filename}: cannot list: {reason(error)}") from error
+
+    for place, folders, files in os.walk(directory, onerror=unlistable, followlinks=True):
+        inner = os.path.relpath(place, directory).replace(os.sep, "/")
+        refuse_table_formats((f"{inner}/{name}" for name in (*files, "")), directory)
+        refuse_table_formats((f"{folder}/" for folder in folders), directory)
+        seen.add(os.path.realpath(place))
+        folders[:] = [
+            name for name in folders if not hidden(name) and os.path.realpath(os.path.join(place, name)) not in seen
+        ]
+        found += [os.path.join(place, name) for name in files if not hidden(name)]
+    return sorted(found)
 
 
-def _local_part(path: str) -> Part:
+def parted(part: Part, path: str, named: str) -> Part:
+    """The part with the columns in its directories; `named` is the path that the user gave, which may be a pattern."""
+    from streamsvm.io.partitions import keys_of
+
+    keys = keys_of(path) if "=" in path else ()
+    given = named if named.endswith("/") or named == path else f"{named}/"
+    plain = given.split("*", 1)[0].split("?", 1)[0].split("[", 1)[0].rpartition("/")[0] + "/"
+    return part._replace(keys=keys, named=min(len(keys), len(keys_of(plain)))) if keys else part
+
+
+def _local_part(path: str, named: str) -> Part:
+    return parted(_plain_part(path), path.replace(os.sep, "/"), named.replace(os.sep, "/"))
+
+
+def _plain_part(path: str) -> Part:
     try:
         info = os.stat(path)
     except OSError as error:  # a link to nowhere
@@ -141,8 +177,9 @@ def _local_part(path: str) -> Part:
 
 
 def hidden(name: str) -> bool:
-    """Whether a file in a directory is no data, by its name."""
-    return name.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
+    """Whether a file in a directory, or a directory in one, is no data, by its name."""
+    last = name.rstrip("/").rsplit("/", 1)[-1]
+    return last.startswith((".", "_")) or last.endswith(".crc")
 
 
 def _suggest(path: str) -> str:

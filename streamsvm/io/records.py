@@ -20,7 +20,7 @@ from streamsvm.errors import DataError
 from streamsvm.io.arrow_cells import is_list
 from streamsvm.io.arrow_table import arrow_pieces, arrow_schema
 from streamsvm.io.cell_text import plain
-from streamsvm.io.csv import first_row
+from streamsvm.io.csv import COMMA, POINT, first_row, plain_number
 from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parquet import TablePiece, open_parquet, parquet_pieces, parquet_schema
 from streamsvm.io.parts import Part
@@ -130,12 +130,15 @@ def _one_line(error: Exception) -> str:
 # CSV.
 
 
-def csv_schema(text: bytes, names: list[str], delimiter: int, quote: int, header: bool, wanted: Wanted) -> pa.Schema:
+def csv_schema(
+    text: bytes, names: list[str], delimiter: int, quote: int, header: bool, wanted: Wanted, decimal: int = POINT
+) -> pa.Schema:
     """A type for each column: what all of its first values are, and a text if that is nothing special."""
     rows = first_fields(text, delimiter, quote, header)
     fields = []
     for place, name in enumerate(names):
         values = {row[place] for row in rows if place < len(row) and row[place]}
+        values = {plain_number(value) for value in values} if decimal == COMMA else values
         fields.append(pa.field(name, wanted.kind(name) or _csv_type(values)))
     return pa.schema(fields)
 
@@ -152,8 +155,9 @@ def _csv_type(values: set[str]) -> pa.DataType:
 class CsvTable:
     """Blocks of CSV as records."""
 
-    def __init__(self, schema: pa.Schema, delimiter: int, quote: int) -> None:
+    def __init__(self, schema: pa.Schema, delimiter: int, quote: int, decimal: int = POINT) -> None:
         self.schema = schema
+        self._decimal = chr(decimal)
         self._delimiter = chr(delimiter)
         self._quote = chr(quote) if quote >= 0 else False
 
@@ -192,6 +196,7 @@ class CsvTable:
                 quoted_strings_can_be_null=False,
                 true_values=["true"],
                 false_values=["false"],
+                decimal_point=self._decimal,
                 include_columns=self.schema.names,
             ),
         )
@@ -206,6 +211,8 @@ class CsvTable:
             if not pa.types.is_string(field.type):
                 array = pc.utf8_trim_whitespace(array)
                 array = pc.if_else(pc.is_in(array, absent), None, array)
+                if self._decimal == "," and pa.types.is_floating(field.type):
+                    array = pa.array([None if text is None else plain_number(text) for text in array.to_pylist()])
                 array, unfit = _cast(array, field.type)
                 for row, value in unfit:
                     hint = _TYPE_HINT.format("categorical", field.name, "texts")

@@ -18,7 +18,8 @@ from streamsvm import interrupts
 from streamsvm.errors import SourceError
 from streamsvm.io.bucket_ranges import BucketObject
 from streamsvm.io.http_ranges import HttpObject, plain_headers
-from streamsvm.io.parts import CONTENT_STAMPS, Part, current_access, hidden, open_filesystem, storage_options
+from streamsvm.io.partitions import refuse_table_formats
+from streamsvm.io.parts import CONTENT_STAMPS, Part, current_access, hidden, open_filesystem, parted, storage_options
 from streamsvm.io.remote import STREAMED, Depth, Named, Ranges, RemoteFile
 from streamsvm.io.retries import ChangedError, persistently, status_of
 from streamsvm.io.stream_ranges import StreamObject
@@ -59,18 +60,35 @@ def _persistently(url: str, look: Callable[[], Found]) -> Found:
 def _bucket_parts(url: str) -> list[Part]:
     filesystem, path = open_filesystem(url)
     filesystem.invalidate_cache()
+    infos: dict[str, Any] = {}
     if glob.has_magic(path):
-        names = [name for name, info in filesystem.glob(path, detail=True).items() if _is_file(info)]
+        matching = filesystem.glob(path, detail=True)
+        infos = {name: info for name, info in matching.items() if _is_file(info)}
+        infos = {name: info for name, info in infos.items() if not hidden(name)} or infos
+        if not infos:
+            for name in sorted(matching):
+                infos |= _below(filesystem, name, url)
     elif filesystem.isdir(path):
-        listed = [info["name"] for info in filesystem.ls(path, detail=True) if _is_file(info)]
-        names = [name for name in listed if not hidden(name)]
+        infos = _below(filesystem, path, url)
     else:
-        return [_part(url, filesystem.info(path))]
+        return [parted(_part(url, filesystem.info(path)), path, path)]
+    names = sorted(infos)
     if not names:
         raise SourceError(f"{redact_url(url)}: no file matches")
     if names == [path]:  # what looked like a pattern is the name
         return [_part(url, filesystem.info(path))]
-    return [_part(filesystem.unstrip_protocol(name), filesystem.info(name)) for name in sorted(names)]
+    return [parted(_part(filesystem.unstrip_protocol(name), filesystem.info(name)), name, path) for name in names]
+
+
+def _below(filesystem: Any, directory: str, url: str) -> dict[str, Any]:
+    """The objects in a directory and all below it, but for hidden ones."""
+    found: dict[str, Any] = filesystem.find(directory, detail=True)
+    start = len(directory.rstrip("/")) + 1
+    inner = {name: name[start:] if name.startswith(directory) else name for name in found}
+    refuse_table_formats(inner.values(), redact_url(url))
+    return {
+        name: info for name, info in found.items() if _is_file(info) and not any(map(hidden, inner[name].split("/")))
+    }
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamsvm.errors import DataError, SourceError
-from streamsvm.io.arrow_cells import column_of, is_bytes, is_list
+from streamsvm.io.arrow_cells import column_of, is_bytes, is_list, iso_texts
 from streamsvm.io.csv import rows_of_text
 from streamsvm.io.first_lines import ROWS, TEXT, first_lines
 from streamsvm.io.parts import Part
@@ -62,12 +62,20 @@ def _first_rows(records: Iterator[pa.RecordBatch], kinds: dict[str, str]) -> Col
     rows = _enough(len(kinds))
     for record in records:
         for name, kind in kinds.items():
-            if kind not in ("time", "other"):
-                columns[name] += _values(column_of(record.slice(0, rows), name))
+            if kind != "other":
+                array = column_of(record.slice(0, rows), name)
+                columns[name] += _values(_dates(array, name) if kind == "time" else array)
         rows -= record.num_rows
         if rows <= 0:
             break
     return columns
+
+
+def _dates(array: pa.Array, name: str) -> pa.Array:
+    try:
+        return iso_texts(array)
+    except pa.ArrowException as error:
+        raise DataError(f"column {name}: {reason(error)}; use --ignore {name}") from error
 
 
 def _refuse_damaged(record: pa.RecordBatch, part: Part) -> None:
@@ -109,7 +117,7 @@ def _kind(kind: pa.DataType) -> str:
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
     if pa.types.is_temporal(kind):
-        return "time"
+        return "other" if pa.types.is_duration(kind) or pa.types.is_interval(kind) else "time"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or is_bytes(kind):
         return "text"
     if is_list(kind):

@@ -1,10 +1,11 @@
 """Which format a source has: by the names of its files, or by what they begin with."""
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 
 from streamsvm.errors import ConfigError
-from streamsvm.io.csv import NO_QUOTE, rows_of_text
+from streamsvm.io.csv import COMMA, NO_QUOTE, POINT, plain_number, rows_of_text
 from streamsvm.io.first_lines import first_lines
 from streamsvm.io.parts import open_part
 from streamsvm.io.source import Source
@@ -21,6 +22,7 @@ COMPRESSED = ("gz", "bz2", "xz", "zst", "zstd", "lz4", "br", "z")
 MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 DELIMITERS = "\t,;|"
 LOOKED_AT = 1 << 16
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 _FEATURE = re.compile(r"[0-9]+:[-+.0-9eE]+")
 
 
@@ -93,19 +95,59 @@ def delimiter_of(text: bytes, name: str, quote: int = 34) -> int:
         return 9
     best, most = ",", 0
     for delimiter in DELIMITERS:
-        counts = [len(fields) - 1 for fields, _ in islice(rows_of_text(text, ord(delimiter), quote), 20)]
-        counts = counts[:-1] if len(counts) > 1 and not text.endswith(b"\n") else counts  # the last may go on
+        rows = [fields for fields, _ in islice(rows_of_text(text, ord(delimiter), quote), 20)]
+        rows = rows[:-1] if len(rows) > 1 and not text.endswith(b"\n") else rows  # the last may go on
+        counts = [len(fields) - 1 for fields in rows]
         if counts and min(counts) > 0:
             agreed = counts[0] * (2 if len(set(counts)) == 1 else 1)
+            if delimiter != "," and len(set(counts)) == 1 and decimal_of(rows, ord(delimiter)) == COMMA:
+                return ord(delimiter)
             if agreed > most:
                 best, most = delimiter, agreed
     return ord(best)
 
 
-def has_header(fields: list[str]) -> bool:
-    """Whether a first row looks like names: none is empty, a number or there twice. The first may be empty (pandas)."""
+def decimal_of(rows: Sequence[Sequence[str]], delimiter: int) -> int:
+    """The sign before the decimals of numbers: a comma if a column is full of such numbers, and no number has a point.
+
+    The first row may be a header. Where commas stand between fields, they are not taken for anything else.
+
+    >>> chr(decimal_of([["a", "b"], ["5,5", "x"], ["7", "y"]], ord(";")))
+    ','
+    """
+    if delimiter == COMMA:
+        return POINT
+    rows = rows[1:] if len(rows) > 1 else rows
+    width = len(rows[0]) if rows else 0
+    columns = [[row[k].strip() for row in rows if k < len(row) and row[k].strip()] for k in range(width)]
+    if any("." in text and _is_number(text) for column in columns for text in column):  # both signs are in use
+        return POINT
+    return COMMA if any(map(_of_commas, columns)) else POINT
+
+
+def _of_commas(column: Sequence[str]) -> bool:
+    """Whether nearly all are numbers, and some have a decimal comma, not only one in front of each three digits."""
+    plain = [plain_number(text) for text in column]
+    commas = [old for old, new in zip(column, plain, strict=True) if new != old]
+    numbers = sum(map(_is_number, plain))
+    return numbers >= 0.95 * len(column) and any(not _THOUSANDS.fullmatch(text) for text in commas)
+
+
+def has_header(fields: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bool:
+    """Whether a first row looks like names: none is a number, or empty but the first (pandas).
+
+    Others may be empty too, as where lines end in a comma, if a name stands above numbers in the other rows. That names
+    differ is no matter: a table whose header has one twice is to be refused, not to be read as if it had none.
+    """
     named = [field.strip() for field in fields]
-    return all(named[1:]) and len(set(named)) == len(named) and not any(_is_number(field) for field in named)
+    if any(_is_number(field) for field in named) or not any(named):
+        return False
+    return all(named[1:]) or any(name and _above_numbers(place, rows) for place, name in enumerate(named))
+
+
+def _above_numbers(place: int, rows: Sequence[Sequence[str]]) -> bool:
+    column = [row[place] for row in rows if place < len(row) and row[place].strip()]
+    return bool(column) and all(_is_number(text) for text in column)
 
 
 def _is_number(text: str) -> bool:

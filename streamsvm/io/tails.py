@@ -51,10 +51,13 @@ class Tail:
         self.left: float | None = None  # when its name was seen to be another's
         self.grown = now  # when it was seen to grow
         self.drained = False  # whether there is no whole line after the mark
+        self.woke = False  # whether it was empty, and has been written to
+        self.whole = False  # whether this is a copy, to which nobody writes
         self._looked: Info | None = None
         self._size = file.size()
         self._head = bytes_at(file, 0, mark.head_size)
         self._tail = bytes_at(file, mark.offset - mark.tail_size, mark.tail_size)
+        self._note_head()
 
     @property
     def id(self) -> Id:
@@ -65,7 +68,9 @@ class Tail:
         info = self.file.look()
         if info == self._looked:
             return True
-        sound = self.file.size() >= self.mark.offset and self._continues()
+        self.woke |= not self._size and info.written != self.mark.written
+        self._note_head()
+        sound = self.file.size() >= max(self.mark.offset, len(self._head)) and self._continues()
         if sound:
             if self.file.size() != self._size:
                 self.grown, self._size = now, self.file.size()
@@ -74,13 +79,24 @@ class Tail:
             self.mark = self.mark._replace(written=info.written)
         return sound
 
+    def _note_head(self) -> None:
+        """While nothing has been read, the first bytes that are there tell which file this is."""
+        if self.mark.offset or len(self._head) == LOOKED_AT or self.file.size() <= len(self._head):
+            return
+        head = bytes_at(self.file, 0, min(self.file.size(), LOOKED_AT))
+        if head.startswith(self._head):
+            self._head = head
+            self.mark = self.mark._replace(head_size=len(head), head=digest(head))
+
     def _continues(self) -> bool:
         head, tail = bytes_at(self.file, 0, len(self._head)), self.mark.offset - len(self._tail)
         return head == self._head and bytes_at(self.file, tail, len(self._tail)) == self._tail
 
     def advance(self, text: memoryview, lines: int, *, inside: bool = False) -> None:
         """So many bytes and lines more have been read; the mark is `inside` a line, or before one."""
-        self._head += bytes(text[: LOOKED_AT - len(self._head)])
+        known = min(LOOKED_AT, self.mark.offset + len(text))
+        if len(self._head) < known:
+            self._head += bytes(text[len(self._head) - self.mark.offset : known - self.mark.offset])
         self._tail = (self._tail + bytes(text[-LOOKED_AT:]))[-LOOKED_AT:]
         self.mark = self.mark._replace(
             offset=self.mark.offset + len(text),

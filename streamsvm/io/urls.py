@@ -98,3 +98,12 @@ def redact_setting(text: str) -> str:
     """`a.b=value` as it may be shown: a url without its secrets, options for file systems without their values."""
     found = re.match(r"(--set=)?\s*storage_options[^=]*=", text, re.IGNORECASE)
     return f"{found.group()}..." if found else redact_url(text)
+
+
+def names_place(model: str) -> str:
+    """The file of names of a model file.
+
+    >>> names_place("out/model.safetensors"), names_place("s3://bucket/m")
+    ('out/model.names.parquet', 's3://bucket/m.names.parquet')
+    """
+    return model.removesuffix(".safetensors") + ".names.parquet"

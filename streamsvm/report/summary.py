@@ -17,7 +17,12 @@ from streamsvm.report.story import COUNT, Chapter, Story, chapter, figure, galle
 from streamsvm.report.tables import facts, features, number, per_cent, small
 from streamsvm.report.weights import Weights
 
-TITLES = {"train": "Training report", "tune": "Tuning report", "evaluate": "Evaluation report"}
+TITLES = {
+    "train": "Training report",
+    "follow": "Report of a followed log",
+    "tune": "Tuning report",
+    "evaluate": "Evaluation report",
+}
 MOST_SOURCES, MOST_NAMES = 10, 12
 
 

@@ -10,7 +10,9 @@
 z_j is minus the sum of gradients, corrected for steps that become shorter, and n_j the sum of their squares. Weights
 follow from these and from t, so that the penalty of rows in which a feature does not occur costs nothing. The paper has
 l1 and l2 where t l1 and t l2 stand here: its penalty fades as rows come in, ours means the same as in other solvers.
-The root of n_j is what is stored. A small beta lets rare features begin with long steps.
+The root of n_j is what is stored. A small beta lets rare features begin with long steps. After 10^8 rows a change of
+z_j, or of the root, is smaller than a unit in the last place, and plain single precision would lose it: both are
+rounded up or down by turns (sgdqn.rounded), so that changes add up to what they are after 10^9 rows too.
 Choose it for sparse models of very many features; with l1 it keeps far fewer weights than `folos` at the same error.
 """
 
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
-from streamsvm.jit import kernel
+from streamsvm.jit import inlined, kernel
 from streamsvm.penalties import soft
 from streamsvm.rows import ONE, fetch_ahead
 from streamsvm.solvers.base import (
@@ -37,9 +39,13 @@ from streamsvm.solvers.base import (
     row_order,
 )
 from streamsvm.solvers.own_steps import gathered_dot, known_root, longest_row, safe_share
+from streamsvm.solvers.sgdqn import GOLDEN, NEXT, rounded
 
 BIAS_Z, BIAS_ROOT, GIVEN = OWN, OWN + 1, OWN + 2
 TINY = 1e-30  # with beta = 0 a weight never seen is 0 / TINY
+SLIGHT = np.float32(
+    2.0**-19
+)  # of a number: a change of less than so much, 32 units in the last place, is not just added
 
 
 class Ftrl(OnlineSolver):
@@ -144,13 +150,34 @@ def write_weights(l1, l2, beta, vector, scalars, weights):
         weights[j] = soft(vector[2 * j], threshold) / (vector[2 * j + 1] * speed + slack)
 
 
+@inlined
+def add_slight(longer, roots, part, values, a, size, turn):
+    """longer[k] = sqrt(root^2 + g^2) where g^2 adds little: g^2 / (root + longer[k]), in which no digit is lost."""
+    for k in range(size):
+        root, g = roots[k], part * values[a + k]
+        if longer[k] - root < SLIGHT * root:
+            longer[k] = rounded(np.float64(root) + np.float64(g * g / (root + longer[k])), root, turn)
+
+
+@inlined
+def moved(z, move, turn):
+    """z + move; if that is slight, up or down by turns as sgdqn.rounded, but no move leaves it as it is."""
+    if abs(move) < SLIGHT * abs(z) and move != np.float32(0.0):
+        value = np.float64(z) + np.float64(move)
+        near = np.float64(np.float32(value))
+        unit = np.float64(np.float32(near * (1.0 + NEXT))) - near
+        return np.float32(value + turn * unit)
+    return z + move
+
+
 @kernel
 def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
     indptr, indices, values, labels, weights = batch
     t, b, b_z, b_root, eta0 = scalars[T], scalars[BIAS], scalars[BIAS_Z], scalars[BIAS_ROOT], scalars[STEP]
     seen, total, wrong = scalars[WEIGHT], scalars[LOSS], scalars[WRONG]
     longest = longest_row(indptr)
-    w, roots = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    w, z = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    roots, longer = np.empty(longest, np.float32), np.empty(longest, np.float32)
     speed = np.float32(1.0 / eta0)
     for place in range(len(order)):
         i = order[place]
@@ -163,11 +190,11 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
         label = 2.0 * labels[i] - 1.0
         for k in range(size):
             j = np.uint64(indices[first + k]) << ONE
-            w[k] = vector[j]
+            z[k] = vector[j]
             roots[k] = vector[j + ONE]
         threshold, slack = np.float32(t * l1), np.float32(beta / eta0 + t * l2 + TINY)
         for k in range(size):
-            w[k] = soft(w[k], threshold) / (roots[k] * speed + slack)
+            w[k] = soft(z[k], threshold) / (roots[k] * speed + slack)
         score = gathered_dot(w, values, first, size) + b
         if not abs(score) < LARGEST_SCORE:
             return i
@@ -179,20 +206,24 @@ def ftrl_pass(batch, order, loss, l1, l2, beta, bias, vector, scalars):
         t += c
         slope = loss.slope(score, label)
         if slope != 0.0:
-            part = np.float32(math.sqrt(c) * slope)
+            part, turn = np.float32(math.sqrt(c) * slope), GOLDEN * t % 1.0 - 0.5
+            slight = False
             for k in range(size):
                 g = part * values[first + k]
-                grown = np.float32(math.sqrt(roots[k] * roots[k] + g * g))
-                w[k] *= (grown - roots[k]) * speed
-                roots[k] = grown
+                longer[k] = np.float32(math.sqrt(roots[k] * roots[k] + g * g))
+                slight |= longer[k] - roots[k] < SLIGHT * roots[k]
             grown_b = math.sqrt(b_root * b_root + c * slope * slope * bias.gain)
             b_reach = bias.gain / (grown_b / eta0 + slack)
-            step = slope * safe_share(c, loss, slope, values, first, size, roots, 1.0 / eta0, slack, b_reach)
+            step = slope * safe_share(c, loss, slope, values, first, size, longer, 1.0 / eta0, slack, b_reach)
             small = np.float32(step)
+            if slight:
+                add_slight(longer, roots, part, values, first, size, turn)
+            for k in range(size):
+                w[k] = w[k] * ((longer[k] - roots[k]) * speed) - small * values[first + k]
             for k in range(size):
                 j = np.uint64(indices[first + k]) << ONE
-                vector[j] += w[k] - small * values[first + k]
-                vector[j + ONE] = roots[k]
+                vector[j] = moved(z[k], w[k], turn)
+                vector[j + ONE] = longer[k]
             b_z += (grown_b - b_root) / eta0 * b - step * bias.gain
             b_root = grown_b
         b = b_z / ((beta + b_root) / eta0 + t * l2 * bias.decay + TINY)

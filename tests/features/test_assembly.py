@@ -374,4 +374,4 @@ def test_what_a_recipe_says_of_itself():
     sparse = Recipe((Column("i", "sparse"),))
     assert sparse.as_written and not sparse.hashed and sparse.width == 0
     assert recipe_of("xz", None).width == 2 and recipe_of("xz", None).dense_names() == ["x", "log1p(z)"]
-    assert set(CELLS) == {"number", "log1p", "bucket", "vector", "word", "words", "text", "sparse"}
+    assert set(CELLS) == {"number", "log1p", "bucket", "vector", "word", "words", "text", "date", "sparse"}

@@ -15,7 +15,8 @@ from streamsvm.cli.inspect import describe, render
 from streamsvm.errors import ModelError
 from streamsvm.features.names import Names, bucket_names, token_names
 from streamsvm.hashing import seed_of, word_from
-from streamsvm.io.names_file import load_names, names_place
+from streamsvm.io.names_file import load_names
+from streamsvm.io.urls import names_place
 from streamsvm.reading import training_stream
 from streamsvm.weight_names import weight_names
 

@@ -7,7 +7,8 @@ import pytest
 
 from streamsvm.cells import MISSING_WORDS
 from streamsvm.errors import ConfigError
-from streamsvm.features.planning import FEW, MOST_CLASSES, Seen, Wishes, look_at, look_at_texts, number_of_text, plan
+from streamsvm.features.first_values import MOST_CLASSES, Seen, look_at, look_at_texts, number_of_text
+from streamsvm.features.planning import FEW, Wishes, plan
 from streamsvm.features.recipe import Column
 
 LABEL = Seen("whole", 9, 2)
@@ -36,7 +37,8 @@ def columns(seen: dict[str, Seen], **wishes) -> list[Column]:
     + [([decimal.Decimal("1.5")], "number"), ([datetime.date(2024, 1, 2)], "time"), (["2024-01-02"], "time")]
     + [(["2024-01-02T03:04:05.6Z", "2024-01-02 03:04"], "time"), (["2024-01-02", "x"], "text"), ([{"a": 1}], "other")]
     + [([[1, 2], [3]], "wholes"), ([[1, 2.5]], "numbers"), ([["a"], None], "texts"), ([[], []], "nothing")]
-    + [([[1], 2], "other"), ([[[1]]], "other"), ([["a", 1]], "texts"), ([[True]], "wholes")],
+    + [([[1], 2], "other"), ([[[1]]], "other"), ([["a", 1]], "texts"), ([[True]], "wholes")]
+    + [([datetime.timedelta(1)], "other")],
 )  # fmt: skip
 def test_kinds(values, kind):
     assert look_at(values).kind == kind
@@ -44,7 +46,7 @@ def test_kinds(values, kind):
 
 def test_what_is_counted():
     assert look_at([1, 1, 2, None]) == Seen("whole", 3, 2, numbers=(1.0, 2.0))
-    assert look_at(["b", "a", "b", ""]) == Seen("text", 3, 2, classes=("a", "b"))
+    assert look_at(["b", "a", "b", ""]) == Seen("text", 3, 2, classes=("a", "b"), longest=1)
     assert look_at([[1, 2], None, [3, 4]]).width == 2 and look_at([[1], [2, 3]]).width == 0
     assert look_at([str(k) for k in range(MOST_CLASSES + 1)]).classes == ()
 
@@ -56,9 +58,9 @@ def test_classes_are_spelled_as_categories_are():
 
 @pytest.mark.parametrize(
     "texts, kind",
-    [(["1", "2"], "whole"), (["1", "NA", ""], "whole"), ([" 1.5", "?"], "number"), (["1e3", "-"], "number")]
-    + [(["NA", "None"], "text"), (["DE", "NA"], "text"), (["true", "false"], "text"), (["2024-01-02"], "time")]
-    + [(["7a"], "text"), ([""], "nothing")]
+    [(["1", "2"], "whole"), (["1", "NA", ""], "whole"), ([" 1.5", "?"], "number"), (["1e-3", "-"], "number")]
+    + [(["NA", "None"], "text"), (["DE", "NA"], "text"), (["true", "FALSE", ""], "bool"), (["2024-01-02"], "time")]
+    + [(["true", "no"], "text"), (["7a"], "text"), ([""], "nothing")]
     + [(["9" * 5000], "number"), (["1" * 5000 + "x"], "text"), (["0x10"], "text"), (["inf"], "text")],
 )  # fmt: skip
 def test_kinds_of_texts(texts, kind):
@@ -121,17 +123,90 @@ def test_columns_that_are_left_out():
 
 
 def test_a_column_that_is_different_in_every_row():
-    assert planned({"id": Seen("text", 100, 100)})[1][0].startswith("warning: column id is different in every row")
-    assert len(planned({"id": Seen("text", 100, 99)})[1]) == 1
-    assert len(planned({"id": Seen("text", 50, 50)})[1]) == 1
+    differ = {"user": Seen("text", 100, 100), "count": Seen("whole", 100, 100), "b": Seen("text", 100, 99)}
+    notes = planned({**differ, "share": Seen("number", 100, 100), "few": Seen("text", 50, 50)})[1]
+    assert notes[0] == "warning: all values differ in user, count; what is no feature: --ignore user,count"
+    assert len(notes) == 2
 
 
-def test_times_are_refused():
-    with pytest.raises(
-        ConfigError, match=r"column t holds timestamps.*use --ignore t \(features.ignore\), and make columns"
-    ):
-        planned({"t": Seen("time", 9, 9), "x": Seen("number", 9, 9)})
-    assert columns({"t": Seen("time", 9, 9), "x": Seen("number")}, ignore=("t",)) == [Column("x", "number")]
+@pytest.mark.parametrize(
+    "name", ["id", "ID", "user_id", "userId", "row.id", "uuid", "request-guid", "index", "row_index", "Unnamed: 0"]
+)
+def test_ids_are_left_out_by_their_names(name):
+    for seen in (Seen("whole", 20, 20), Seen("text", 20, 20, longest=36)):
+        recipe, notes = planned({name: seen, "b": Seen("number", 9, 9)})
+        assert [column.name for column in recipe.columns] == ["b"]
+        assert notes[0] == f"{name}: all values differ, ignored; --numeric {name} keeps it (features.numeric)"
+        assert len(columns({name: seen}, numeric=(name,))) == len(columns({name: seen}, numeric=("*",))) == 1
+        assert len(columns({name: seen, "b": seen}, interactions=((name, "b"),))) == 2
+    for seen in (Seen("whole", 20, 19), Seen("whole", 9, 9), Seen("text", 20, 20, longest=50), Seen("number", 20, 20)):
+        assert name in [column.name for column in columns({name: seen})]
+
+
+@pytest.mark.parametrize("name", ["bid", "paid", "identity", "indexed", "valid", "IDEA", "grid"])
+def test_names_that_are_only_like_those_of_ids(name):
+    assert len(columns({name: Seen("whole", 20, 20)})) == 1
+
+
+def test_counters_are_left_out_whatever_their_name():
+    counter = look_at(range(7, 7 + 3 * 100, 3))
+    recipe, notes = planned({"n": counter, "b": Seen("number", 9, 9)})
+    assert [column.name for column in recipe.columns] == ["b"]
+    assert notes[0].startswith("n: whole numbers that grow by 3 from row to row, ignored; --numeric n keeps it")
+    for values in (range(99), range(100, 0, -1), [0, 2, *range(3, 200)], [k / 2 for k in range(200)], [5] * 200):
+        assert not look_at(values).step
+    assert look_at_texts(map(str, range(100))).step == 1
+
+
+def test_a_column_that_is_nearly_all_numbers_is_one_of_numbers():
+    dirty = look_at_texts([*map(str, range(95)), "x", "12a", "$5", "inf"])
+    assert (dirty.kind, dirty.filled, dirty.odd, dirty.oddities) == ("whole", 95, ("x", "12a", "$5"), 4)
+    assert look_at_texts([*map(str, range(9)), "x"]).kind == "whole"
+    assert look_at_texts([*map(str, range(8)), "x"]).kind == "text"
+    assert look_at_texts([*map(str, range(90)), *"abcdefghij"]).kind == "text"
+    assert look_at([*range(30), "x"]) == look_at([*map(str, range(30)), "x"])._replace(kind="whole")
+    note = planned({"a": dirty})[1][0]
+    assert note.startswith("warning: column a: 4 of the first 99 values are no numbers ('x', '12a', '$5', ...), and")
+
+
+def test_texts_that_look_like_numbers():
+    for values in (["$5", "$6.50"], ["1,000", "2,500.5"], ["5 %", "6 %"], ["1.234,5", "7,1"], ["1_000", "2_000"]):
+        seen = look_at_texts(values)
+        assert (seen.kind, seen.like_numbers) == ("text", values[0])
+        assert planned({"a": seen})[1][0].startswith(f"warning: column a: values such as {values[0]!r} are no numbers")
+    assert not look_at_texts(["5a", "$5"]).like_numbers and not look_at_texts(["-"]).like_numbers
+
+
+def test_numbers_with_zeros_before_them_are_codes():
+    assert look_at_texts(["01067", "80331", "04109"]).kind == "text"
+    assert look_at_texts(["0", "1", "10"]).kind == "whole" and look_at_texts(["0.5", "00.5"]).kind == "number"
+
+
+def test_whole_numbers_that_data_frames_keep_with_a_point():
+    assert look_at([1.0, 2.0, None]).kind == look_at_texts(["1.0", "2.0", ""]).kind == "whole"
+    assert look_at([1.0, 2.0]).kind == look_at_texts(["1.0", "2.0"]).kind == "number"
+
+
+def test_dates_become_their_parts():
+    days = look_at_texts(["2024-01-31", "2024-02-29", "NA", ""])
+    assert (days.kind, days.filled, days.parts) == ("time", 2, ("weekday", "day", "month"))
+    assert look_at([datetime.date(2024, 1, 31), datetime.date(2024, 2, 29)]) == days
+    midnight = look_at_texts(["2024-01-31 00:00:00", "2024-02-29T00:00Z"])
+    assert midnight == days
+    hours = look_at_texts(["2024-01-31T08:00", "2024-02-29"])
+    assert hours.parts == ("hour", "weekday", "day", "month")
+    assert look_at_texts(["08:30", "09:15:20.5"]).parts == ("hour",)
+    recipe, notes = planned({"t": hours, "x": Seen("number", 9, 9)})
+    assert recipe.columns[0] == Column("t", "date", parts=("hour", "weekday", "day", "month"))
+    assert notes[0] == "t: a date, of which hour, weekday, day, month are features (features.dates)"
+    assert columns({"t": days}, dates={"t": ("time", "day")})[0].parts == ("day", "time")
+    assert columns({"t": days}, dates={"*": ("time",)})[0].edges == (1706659200.0, 1709164800.0)
+    assert columns({"t": days, "x": Seen("number")}, ignore=("t",)) == [Column("x", "number")]
+    with pytest.raises(ConfigError, match="features.dates: column x holds no dates such as 2024-01-31"):
+        planned({"t": days, "x": Seen("number", 9, 9)}, dates={"x": ("day",)})
+    dirty = look_at_texts(["2024-01-31"] * 30 + ["31.1.2024"])
+    assert (dirty.kind, dirty.odd) == ("time", ("31.1.2024",))
+    assert "column t: 1 of the first 31 values are no dates ('31.1.2024')" in planned({"t": dirty})[1][1]
 
 
 def test_lists_of_numbers_of_different_length_are_refused():

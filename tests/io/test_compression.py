@@ -70,6 +70,15 @@ def test_several_members(codec):
     assert inflate(COMPRESS[codec](b""), codec) == b""
 
 
+def test_where_a_member_begins_is_remembered(codec):
+    first = COMPRESS[codec](TEXT)
+    opened = Inflated(io.BytesIO(first + COMPRESS[codec](TEXT[::-1])), codec, Limits(), "file.x")
+    view = memoryview(bytearray(5000))
+    while opened.readinto(view):
+        pass
+    assert opened.start_before(len(TEXT)) == compression.MemberStart(len(first), len(TEXT))
+
+
 @pytest.mark.parametrize("zeros", [1, 3, 4, 512, 300_000])
 def test_padding(codec, zeros):
     """Tape blocks are filled up with zeros; a gzip member may follow them too."""

@@ -600,4 +600,4 @@ def test_single_precision_is_that_of_the_twin():
 
 
 def test_options_have_defaults():
-    assert CsvOptions() == (44, 34, True, ())
+    assert CsvOptions() == (44, 34, True, (), 46)

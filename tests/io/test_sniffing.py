@@ -98,11 +98,23 @@ def test_delimiters_where_quotes_are_text():
 
 @pytest.mark.parametrize(
     "fields, header",
-    [(["a", "b"], True), (["a", "1"], False), (["a", "a"], False), (["a", ""], False), (["", "a", "b"], True)]
-    + [(["1e3", "b"], False), (["nan", "b"], False), (["a b", "c"], True), ([" a", "a"], False), (["", "1"], False)],
+    [
+        (["a", "b"], True),
+        (["a", "1"], False),
+        (["a", "a"], True),
+        (["a", ""], False),
+        (["", ""], False),
+        (["", "a", "b"], True),
+    ]
+    + [(["1e3", "b"], False), (["nan", "b"], False), (["a b", "c"], True), ([" a", "a"], True), (["", "1"], False)],
 )
 def test_headers(fields, header):
     assert has_header(fields) is header
+
+
+def test_a_name_above_numbers_makes_a_header_although_others_are_missing():
+    assert has_header(["a", "b", ""], [["1", "x", ""], ["2", "y"]])
+    assert not has_header(["a", "b", ""], [["z", "x", ""], ["2", "y", ""]])
 
 
 def test_delimiters_as_people_write_them():
@@ -147,7 +159,8 @@ def test_first_records(tmp_path):
     table = table.append_column("m", pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int64())))
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     columns, kinds = first_records(part_of(tmp_path / "a.parquet"), "parquet")
-    assert columns == {"a": [1, None, 3], "t": [], "u.id": [1, 1, 1], "m": []}  # of as many row groups as it takes
+    times = [f"1970-01-01 00:00:00.00000000{k}" for k in range(3)]
+    assert columns == {"a": [1, None, 3], "t": times, "u.id": [1, 1, 1], "m": []}  # of as many row groups as it takes
     assert kinds == {"a": "whole", "t": "time", "u.id": "whole", "m": "other"}
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table, 1)

@@ -151,8 +151,8 @@ def test_the_stated_order(put):
 def test_directories_and_globs_are_sorted(put, tmp_path):
     for name in ("d/part-10", "d/part-2", "d/part-1", "d/.hidden", "d/_SUCCESS", "d/sub/part-3", "d/other"):
         put(name, name.encode())
-    assert names(Source([f"{tmp_path}/d"])) == ["other", "part-1", "part-10", "part-2"]
-    assert names(Source([f"{tmp_path}/d/"])) == ["other", "part-1", "part-10", "part-2"]
+    assert names(Source([f"{tmp_path}/d"])) == ["other", "part-1", "part-10", "part-2", "part-3"]
+    assert names(Source([f"{tmp_path}/d/"])) == ["other", "part-1", "part-10", "part-2", "part-3"]
     assert names(Source([f"{tmp_path}/d/part-*"])) == ["part-1", "part-10", "part-2"]
     assert names(Source([f"{tmp_path}/d/part-[12]"])) == ["part-1", "part-2"]
     assert names(Source([f"{tmp_path}/**/part-3"])) == ["part-3"]
@@ -200,6 +200,7 @@ def test_a_directory_that_cannot_be_listed(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", path)
 
+    monkeypatch.setattr(rooms.os, "scandir", refuse)
     monkeypatch.setattr(rooms.os, "listdir", refuse)
     assert wrong(SourceError, str(tmp_path)).endswith("cannot list: Permission denied")
     assert wrong(SourceError, f"{tmp_path}/x").endswith("x: no such file or directory")

@@ -99,10 +99,16 @@ CATALOGUE = [
         "return True",
     ),
     Fault("Tail.advance", "line=self.mark.line + lines,", "line=self.mark.line,"),
-    Fault("Tail.look", "sound = self.file.size() >= self.mark.offset and self._continues()", "sound = True"),
+    Fault(
+        "Tail.look",
+        "sound = self.file.size() >= max(self.mark.offset, len(self._head)) and self._continues()",
+        "sound = True",
+    ),
     Fault("Log._is_over", ">= self._options.rotate_wait", ">= 0.0"),
     Fault("Follower._blocks", "tail.drained = tail.mark.offset >= tail.file.size()", "tail.drained = True"),
-    Fault("Log._rewritten", "self.queue.insert(0, fresh)", "fresh.file.close()"),
+    Fault("Log._rewritten", "*missed, fresh]", "*missed]"),
+    Fault("RotatedNames._ascending", "return votes > 0", "return False"),
+    Fault("Log._new_ones", "return found[place:]", "return found[-1:]"),
     Fault("Marks.restored", "Counts(*counts)", "Counts()"),
     # Files, generations, checkpoints.
     Fault("written_atomically", "os.fsync(out.fileno())", "pass"),
@@ -178,7 +184,7 @@ CATALOGUE = [
         "grow(roots, slope, values, first, size)",
     ),
     Fault("fade", "clocks[j, 0, k] = after", "pass", "solvers.adagrad"),
-    Fault("ftrl_pass", "w[k] *= (grown - roots[k]) * speed", "w[k] *= grown * speed"),
+    Fault("ftrl_pass", "w[k] * ((longer[k] - roots[k]) * speed)", "w[k] * (longer[k] * speed)"),
     Fault(
         "Ftrl.turn_back",
         "self.scalars[BIAS_ROOT] *= math.sqrt(after / before)",

@@ -14,6 +14,7 @@ from certificates import Array, Rows, dual, liblinear_vector, primal, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import batch_of, cut, equal_weights, made_up, select
+from signals import SOON
 from tiers import examples
 from whole_runs import A9A
 
@@ -634,7 +635,7 @@ def test_time_is_not_exceeded_by_much(memory: int) -> None:
     for seconds in (0.0, 0.3):
         begun = time.perf_counter()
         solved = Solved(problem, Given(pieces(batch)), memory=memory, tol=1e-15, passes=10**9, seconds=seconds)
-        assert seconds <= time.perf_counter() - begun < seconds + 5.0
+        assert seconds <= time.perf_counter() - begun < SOON
         assert solved.solver.passes >= 1 and not solved.solver.converged
         solved.check(rows_of(batch, 30, problem))
 

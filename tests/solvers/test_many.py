@@ -112,6 +112,13 @@ NEVER_ZERO = [
     *(Case(name, variants(name)[0], loss="logistic", bias="free") for name in OVA),
     Case("sgd", {}, loss="smoothed_hinge", bias="none"),
 ]
+
+
+def core_has(case: Case) -> Any:
+    """One solver of each build: plain steps, mini-batches, a step size for each feature. The loss is a type to them."""
+    return case if case.name in ("sgd", "pegasos", "adagrad") else pytest.param(case, marks=pytest.mark.full)
+
+
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 each_once = pytest.mark.parametrize("case", EACH, ids=str)
 every_name = pytest.mark.parametrize("name", list(OVA))
@@ -227,7 +234,7 @@ def compare(case: Case, many: ManyClasses, rows: Batch, passes: int) -> None:
 # The contract.
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5, 10, 17])
+@pytest.mark.parametrize("classes", [5, 10, 17, 2, 3])  # the core takes most cases with the first
 @pytest.mark.parametrize("case", [*CASES, *STEEP], ids=str)
 def test_every_class_is_what_the_plain_solver_makes_of_it(case: Case, classes: int) -> None:
     rows = classed(ROWS, classes)
@@ -238,7 +245,7 @@ def test_every_class_is_what_the_plain_solver_makes_of_it(case: Case, classes: i
     compare(case, many, rows, 2)
 
 
-@pytest.mark.parametrize("case", NEVER_ZERO, ids=str)
+@pytest.mark.parametrize("case", [core_has(case) for case in NEVER_ZERO], ids=str)
 def test_every_class_is_what_the_plain_solver_makes_of_it_whatever_the_loss(case: Case) -> None:
     many = case.many(5)
     run_passes(many, cut(FIVE, [50]), 2)
@@ -314,8 +321,10 @@ def test_classes_that_are_found_end_where_declared_ones_do(case: Case) -> None:
         assert found.classes == declared.classes and found.step_size == declared.step_size
         check_idle(found)
         assert found.known == count(select(rows, np.flatnonzero(rows.weights).tolist()))
-        if found.known == count(rows):  # a class all of whose rows weigh nothing is declared, but never becomes known
-            assert found.scalars.tolist() == declared.scalars.tolist()
+        if found.known < count(rows):  # a class all of whose rows weigh nothing is declared, but never becomes known
+            for solver in (found, declared):
+                solver.scalars[[WRONG, -1]] = 0.0
+        assert found.scalars.tolist() == declared.scalars.tolist()
         assert np.array_equal(found.weights()[0], declared.weights()[0])
         assert np.array_equal(found.weights()[1], declared.weights()[1])
         for k in range(count(rows)):
@@ -696,9 +705,10 @@ def test_a_penalty_it_cannot_minimise_is_refused(name: str, penalty: str) -> Non
 
 
 WITHOUT_NUMBA = """
+import os
 import sys
 import numpy as np
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from test_many import EACH, FIVE, find, run_passes
 from streamsvm.jit import DISABLED
 assert DISABLED
@@ -716,7 +726,7 @@ def test_kernels_say_the_same_as_plain_python(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     place = tmp_path / "learned.npz"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_NUMBA, str(Path(__file__).parent), str(place)],
+        [sys.executable, "-W", "error", "-c", WITHOUT_NUMBA, os.pathsep.join(sys.path), str(place)],
         env=environment,
         capture_output=True,
         text=True,

@@ -23,6 +23,8 @@ from streamsvm.solvers import SOLVERS, Adagrad, Folos, Ftrl, OnlineSolver
 from streamsvm.solvers.adagrad import BIAS_ROOT, DELTA
 from streamsvm.solvers.base import LOSS, SCALE, SMALLEST_SCALE, STEP, Bias, Problem, T, make_bias, objective_on
 from streamsvm.solvers.folos import DEBT
+from streamsvm.solvers.ftrl import SLIGHT
+from streamsvm.solvers.sgdqn import GOLDEN, NEXT
 
 sklearn_linear = pytest.importorskip("sklearn.linear_model")
 sklearn_svm = pytest.importorskip("sklearn.svm")
@@ -214,6 +216,14 @@ def adagrad_twin(problem: Problem, eta0: float, rows: list[Row]) -> Solution:
     return paid(slice(None)), b
 
 
+def by_turns(exact: Any, turn: float) -> Vector:
+    """Exact numbers in single precision, up or down as `turn`, a part of the unit in the last place, says."""
+    near = exact.astype(np.float32).astype(float)
+    unit = (near * (1.0 + NEXT)).astype(np.float32).astype(float) - near
+    found: Vector = (exact + turn * unit).astype(np.float32)
+    return found
+
+
 def ftrl_twin(problem: Problem, eta0: float, rows: list[Row]) -> Solution:
     loss, penalty, bias = problem
     z, root = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
@@ -229,14 +239,18 @@ def ftrl_twin(problem: Problem, eta0: float, rows: list[Row]) -> Solution:
         slope = loss.slope(gathered(w, row) + b, row.label)
         t += row.weight
         if slope:
-            g = np.float32(math.sqrt(row.weight) * slope) * row.values
-            grown = np.sqrt(root[row.indices] * root[row.indices] + g * g)
-            w *= (grown - root[row.indices]) * speed
-            root[row.indices] = grown
+            turn, at = GOLDEN * t % 1.0 - 0.5, row.indices
+            before, g = root[at], np.float32(math.sqrt(row.weight) * slope) * row.values
             grown_b = math.sqrt(b_root * b_root + row.weight * slope * slope * bias.gain)
-            reach = reach_of(row, grown, 1.0 / eta0, slack, bias.gain / (grown_b / eta0 + slack))
+            nearest = np.sqrt(before * before + g * g)
+            reach = reach_of(row, nearest, 1.0 / eta0, slack, bias.gain / (grown_b / eta0 + slack))
             step = slope * shared(row.weight, loss, slope, reach)
-            z[row.indices] += w - np.float32(step) * row.values
+            growth = g * g / np.maximum(before + nearest, np.float32(1e-37))
+            grown = np.maximum(by_turns(before.astype(float) + growth.astype(float), turn), before)
+            root[at] = np.where(nearest - before < SLIGHT * before, grown, nearest)
+            move = w * ((root[at] - before) * speed) - np.float32(step) * row.values
+            slight = (np.abs(move) < SLIGHT * np.abs(z[at])) & (move != 0.0)
+            z[at] = np.where(slight, by_turns(z[at].astype(float) + move.astype(float), turn), z[at] + move)
             b_z += (grown_b - b_root) / eta0 * b - step * bias.gain
             b_root = grown_b
         b = b_z / ((1.0 + b_root) / eta0 + t * penalty.l2 * bias.decay)
@@ -564,6 +578,24 @@ def test_thresholds_of_a_hundred_million_rows_are_exact() -> None:
     assert solver.vector[0] == pytest.approx(z, rel=1e-6)
     w = (z - (t + 1.0) * l1) / ((1.0 + grown) / eta0 + (t + 1.0) * l2)
     assert solver.weights()[0][0] == pytest.approx(w, rel=1e-6)
+
+
+def test_ftrl_adds_up_changes_below_a_unit_in_the_last_place() -> None:
+    """As after 10^9 rows: a z (of feature 0) and a root (of 1) that single precision would not change, in doubles."""
+    eta0, l2, t, rows = 0.5, 1e-7, 1e9, 40_000
+    solver = Ftrl(Problem(Logistic(), make_penalty(l2), NONE), eta0=eta0, dim=2)
+    z, roots, x = np.array([-20_000.0, 0.0]), np.array([10_000.0, 10_000.0]), np.array([1e-3, 1.0])
+    solver.vector[:] = z[0], roots[0], z[1], roots[1]
+    solver.scalars[T] = t
+    labels = np.minimum(np.arange(rows) % 4, 1)
+    solver.learn(batch_of([{0: 1e-3, 1: 1.0}] * rows, labels.tolist()))
+    for row in range(rows):
+        w = z / ((1.0 + roots) / eta0 + (t + row) * l2)
+        g = (1.0 / (1.0 + math.exp(-float(w @ x))) - labels[row]) * x
+        grown = np.sqrt(roots**2 + g**2)
+        z, roots = z - g + (grown - roots) / eta0 * w, grown
+    assert abs(solver.vector[3] - roots[1]) < 0.02 * (roots[1] - 10_000.0)
+    assert abs(solver.vector[0] - z[0]) < 0.02 * (z[0] + 20_000.0) and z[0] > -19_999.0
 
 
 def test_folos_is_written_out_before_its_scale_gets_too_small() -> None:

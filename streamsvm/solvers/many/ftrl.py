@@ -10,12 +10,12 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
 from streamsvm.jit import inlined, kernel
-from streamsvm.lanes import choose, in_single, load_lanes, root_of, spread_lanes, store_lanes
+from streamsvm.lanes import choose, in_double, in_single, load_lanes, root_of, size_of, spread_lanes, store_lanes
 from streamsvm.penalties import soft
 from streamsvm.rows import ONE, ZERO
 from streamsvm.scoring import Offset
 from streamsvm.solvers.base import BIAS, LOSS, OWN, STEP, WEIGHT, WRONG, T
-from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, TINY, Ftrl, fade
+from streamsvm.solvers.ftrl import BIAS_ROOT, BIAS_Z, GIVEN, SLIGHT, TINY, Ftrl, fade
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
@@ -27,8 +27,10 @@ from streamsvm.solvers.many.lane_rows import (
     steep_shares,
     tame,
 )
+from streamsvm.solvers.many.sgdqn import rounded_lanes
 from streamsvm.solvers.many.solver import SCRATCH, ManyClasses
 from streamsvm.solvers.own_steps import longest_row
+from streamsvm.solvers.sgdqn import GOLDEN, NEXT
 
 SCORE, SLOPE, SHARE = range(OWN + 3, OWN + 6)
 NUMBERS = OWN + 3 + SCRATCH
@@ -96,7 +98,25 @@ def gather_led(vector, indices, a, size, lane, part, n, terms, w):
 
 
 @inlined
-def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, w, numbers):
+def grown_roots(roots, squares, turn):
+    """sqrt(root^2 + square) for each lane, with ftrl.add_slight."""
+    grown = root_of(roots * roots + squares)
+    slight = rounded_lanes(in_double(roots) + in_double(squares / (roots + grown)), roots, turn)
+    return choose(grown - roots < SLIGHT * roots, slight, grown)
+
+
+@inlined
+def moved_lanes(z, moves, turn):
+    """ftrl.moved for each lane."""
+    value = in_double(z) + in_double(moves)
+    near = in_double(in_single(value))
+    unit = in_double(in_single(near * (1.0 + NEXT))) - near
+    slight = choose(moves != np.float32(0.0), in_single(value + turn * unit), z)
+    return choose(size_of(moves) < SLIGHT * size_of(z), slight, z + moves)
+
+
+@inlined
+def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, turn, w, numbers):
     """z_j -= c g - sigma w_j and n_j += c g^2, in lanes whose slope is not zero; in the others a root stays as it is,
     since sqrt(r^2) = r for every float32 r that is a root of one."""
     stride, width = n << ONE, np.uint64(len(part))
@@ -107,9 +127,9 @@ def lead_on(vector, indices, values, a, size, lane, part, n, c, speed, w, number
         j = np.uint64(indices[a + k]) * stride + lane
         z, roots = load_lanes(vector, j, part), load_lanes(vector, j + n, part)
         g = parts * values[a + k]
-        grown = root_of(roots * roots + g * g)
+        grown = grown_roots(roots, g * g, turn)
         moves = load_lanes(w, k * width, part) * ((grown - roots) * speed) - steps * values[a + k]
-        store_lanes(vector, j, z + choose(moving, moves, np.float32(0.0)))
+        store_lanes(vector, j, choose(moving, moved_lanes(z, moves, turn), z))
         store_lanes(vector, j + n, grown)
 
 
@@ -131,6 +151,7 @@ def ftrl_classes(batch, order, loss, l1, l2, beta, bias, part, vector, scalars, 
         size = np.uint64(indptr[i + 1]) - first
         threshold, slack = np.float32(t * l1), np.float32(beta / eta0 + t * l2 + TINY)
         t += c
+        turn = GOLDEN * t % 1.0 - 0.5
         for lane in range(ZERO, n, np.uint64(len(part))):
             terms = threshold, slack, speed
             gather_led(vector, indices, first, size, lane, part, n, terms, w)
@@ -154,7 +175,7 @@ def ftrl_classes(batch, order, loss, l1, l2, beta, bias, part, vector, scalars, 
                     row = indices, values, first, size
                     rates = 1.0 / eta0, slack
                     steep_shares(vector, *row, n << ONE, lane, part, n, c, loss, rates, roots, SLOPE, SHARE, numbers)
-                lead_on(vector, indices, values, first, size, lane, part, n, c, speed, w, numbers)
+                lead_on(vector, indices, values, first, size, lane, part, n, c, speed, turn, w, numbers)
                 steps = slopes * row_part(SHARE, lane, part, n, numbers)
                 b_z = choose(slopes != 0.0, b_z + ((grown_b - b_root) / eta0 * b - steps * bias.gain), b_z)
                 b_root = choose(slopes != 0.0, grown_b, b_root)
