@@ -352,7 +352,10 @@ class Feed:
         if self._passes.stream.source.endless:
             return  # there may be more later
         if self._held_back.rows:
-            yield self._released(None)
+            visit = self._released(None)
+            if self._watch is not None:
+                self._watch.look(visit.batch)
+            yield visit
         if self.scaling is not None:
             self.scaling.freeze()
         if self._watch is not None:

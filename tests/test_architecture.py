@@ -86,7 +86,7 @@ ROOMS = {
     "io/cache": SMALL | {"io", "io/files", "io/urls"},
     "groups": SMALL | {"interrupts", "pool"},
     "solvers": SMALL | TERMS | {"exponentials", "groups", "lanes", "pool", "scoring", "shuffle", "wide_lanes"},
-    "features": SMALL | {"cells", "hashing", "offered", "rows"},
+    "features": SMALL | {"cells", "hashing", "offered", "rows", "shuffle"},
     "features/maps": SMALL | {"exponentials", "hashing", "lanes", "pool", "rows", "shuffle"},
     "tables": SMALL | {"cells", "features", "hashing", "io"},
     "readers": SMALL | {"cells", "features", "io", "pool", "tables"},
@@ -154,7 +154,7 @@ ROOMS = {
     | {"offered", "stream", "tables"},
     "feed": {"classes", "config", "features", "first_rows", "holdout", "model", "passes", "weighting"}
     | SMALL
-    | {"features/maps", "mapping", "shuffle"},
+    | {"features/maps", "mapping", "offered", "shuffle"},
     "cached_groups": SMALL | {"feed", "groups", "passes"},
     "runs": {
         "checkpoint",
@@ -219,6 +219,7 @@ ROOMS = {
     "online_training": {
         "checkpoint",
         "config",
+        "features",
         "feed",
         "holdout",
         "judging",

@@ -101,9 +101,9 @@ def test_other_classes_are_found_and_learning_starts_over(write):
 
 
 def test_a_candidate_that_diverges_does_not_stop_the_others(write):
-    path = write(["1 1:1e19 2:1", "-1 1:-1e19 2:1"] * 200)
+    path = write(["1 1:1", "-1 2:1", "1 1:1e36"] * 200)
     with pytest.raises(DivergedError, match="all candidates diverged"):
-        tune(settings(path, tune__candidates=3, solver__name="sgd", solver__eta0=1e3, loss="squared_hinge"))
+        tune(settings(path, tune__candidates=3, solver__name="sgd", solver__eta0=1, features__scale="none"))
 
 
 def test_the_model_is_saved(write, tmp_path):

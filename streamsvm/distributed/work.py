@@ -85,8 +85,8 @@ def moments_at(job: Job, number: int, rows: Int64s) -> Moments:
         kept = rows[np.linspace(0, len(rows), min(few, len(rows)), endpoint=False).astype(np.int64)]
         batch = shard.feed.rows_at(kept)
         batch = batch._replace(weights=batch.weights * np.float32(len(rows) / max(1, len(kept))))
-        indicators = shard.stream.features.indicators
-        return moments_of(batch, np.empty(0, np.int64) if indicators is None else indicators)
+        numbers = shard.stream.features.numbers
+        return moments_of(batch, np.empty(0, np.int64) if numbers is None else numbers.indicators)
 
 
 @guarded

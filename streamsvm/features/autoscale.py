@@ -33,6 +33,7 @@ from streamsvm.batch import Batch, Float32s, Float64s, Int64s, Uint32s
 from streamsvm.jit import inlined, kernel
 
 State = dict[str, Any]
+Offset = Any  # the bias: a float, or an array with one for each class
 
 DENSE = 0.9  # of the rows
 BAND = 25.0  # between the mean squares of features that are of one size
