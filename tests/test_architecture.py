@@ -159,6 +159,7 @@ ROOMS = {
     "runs": {
         "checkpoint",
         "config",
+        "features",
         "feed",
         "mapping",
         "model",

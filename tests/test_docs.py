@@ -74,7 +74,10 @@ def test_readme_python(project):
 
 
 EXAMPLES = {  # what each must print, as patterns
-    "quickstart.py": [r"test error 1[45]\.\d\d %, AUC 0\.90\d\d on 16,281 rows", r"largest weights: (feature \d+: .*, )?feature 61: \+"],
+    "quickstart.py": [
+        r"test error 1[45]\.\d\d %, AUC 0\.90\d\d on 16,281 rows",
+        r"largest weights: (feature \d+: .*, )?feature 61: \+",
+    ],
     "out_of_core.py": [
         r"data     122 MB",
         r"at once: MemoryError",
