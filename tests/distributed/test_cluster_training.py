@@ -150,6 +150,35 @@ def test_what_is_counted_over_all_rows(data: str, together: Callable[..., Outcom
     assert many.result["objective"] == pytest.approx(one.result["objective"], rel=1e-3)
 
 
+def ugly_lines(rows: int) -> list[str]:
+    """Two good columns, of which one is small; others are huge, constant, or count rows; weights around a million."""
+    rng = np.random.default_rng(5)
+    good = rng.normal(size=(rows, 2))
+    labels = np.where(good @ [1.0, -1.0] + 0.3 * rng.normal(size=rows) > 0, 1, -1)
+    huge = 1e4 * rng.normal(size=rows)
+    return [
+        f"{label} {1e6 * (1 + i % 2):.0f} | a:{0.01 * x:.6g} b:{y:.6g} c:{z:.6g} d:50 e:{i + 1}"
+        for i, (label, (x, y), z) in enumerate(zip(labels, good, huge, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("solver", ["asgd", "sgd"])
+def test_features_are_scaled_by_rows_of_all_shards(
+    solver: str, write: Callable[..., str], together: Callable[..., Outcome]
+) -> None:
+    """Before the first of them is learned; weights are taken relative to those where the step size was chosen."""
+    path, notes = write(ugly_lines(3000), "ugly.vw"), Notes()
+    given = {"solver": solver, "solver__passes": 2}
+    one, many = alone(path, **given), together(path, notes, cluster__shards=3, **given)
+    assert many.result["error"] < 0.12 and abs(many.result["error"] - one.result["error"]) < 0.03
+    raw = together(path, cluster__shards=3, features__scale="none", **given)
+    assert raw.result["error"] > 0.2 and raw.model.scale is None
+    assert many.model.recipe["scale"] == "auto" and any(note.startswith("scale    5 dense") for note in notes.notes)
+    np.testing.assert_allclose(many.model.scale, one.model.scale, rtol=1e-3)
+    np.testing.assert_allclose(many.model.centre, one.model.centre, rtol=1e-3, atol=1.0)
+    assert many.model.online["unit"] == pytest.approx(1.5e6, rel=0.01)
+
+
 def test_held_out_rows_and_probabilities(data: str, together: Callable[..., Outcome]) -> None:
     given = {"data__holdout": 5, "calibration": "platt", "cluster__shards": 2}
     exact = together(data, solver="newton", penalty__C=1.0, **given)
