@@ -95,8 +95,8 @@ FLAGS = {
     "names": Flag("features.names", "Keep the names of hashed features, for inspect.", switch=True),
     "hash_bits": Flag("features.hash_bits", "Fold the features into 2^N weights. [default: 22 for tables]"),
     "dim": Flag("features.dim", "Number of weights. [default: grows with the data]"),
-    "scale": Flag("features.scale", "none, maxabs or standard: bring features to one size. [default: none]",
-                  ("none", "maxabs", "standard")),
+    "scale": Flag("features.scale", "Bring features to one size: none, maxabs or standard. [default: by itself, where "
+                  "a solver learns row by row]", ("auto", "none", "maxabs", "standard")),
     "map": Flag("map.kind", "Learn as a kernel machine does: rbf, or a map such as nystroem. [default: none]", MAPS),
     "map_size": Flag("map.size", "Grids, landmarks or waves of the map. [default: 256, 1000 or 2048]"),
     "gamma": Flag("map.gamma", "How fast nearness fades with distance. [default: by the distances of rows]"),

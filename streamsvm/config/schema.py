@@ -173,7 +173,8 @@ class FeatureSettings(Section, title="features"):
     scale: Literal["auto", "none", "maxabs", "standard"] = Field(
         default="auto",
         description="Divide features by their largest absolute value or standard deviation; part of the model. auto: "
-        "none, but where there is a map by their range.",
+        "solvers that learn row by row standardise dense features and bring others of another size to the usual one, "
+        "by the first rows and on; exact solvers scale nothing; where there is a map by their range.",
     )
 
     @property
