@@ -69,7 +69,7 @@ class Feed:
         self.features = 0
         self.bytes = 0
         self._bytes_before = 0  # those of earlier passes
-        self._pass_rows = 0
+        self._pass_rows = self._asked_rows = 0
         self.unknown = 0  # rows of unknown classes that were skipped
         self._watch: FirstRows | None = None
         self.preparing = True  # whether data is read to find out something, and not to learn
@@ -376,12 +376,17 @@ class Feed:
         self._pass_rows += batch.rows
         self.features += batch.features
 
+    def rows_since(self) -> int:
+        """Rows that were read since this was asked last; they may wait to be scaled."""
+        rows, self._asked_rows = self._pass_rows - self._asked_rows, self._pass_rows
+        return rows
+
     def begin_pass(self, number: int) -> None:
         """Be ready for the visits of a pass; for whoever wants the state before the first of them."""
         self._begun = True
         self._watch = self._new_watch() if number == 1 else None
         self._bytes_before = self.bytes
-        self._pass_rows = 0
+        self._pass_rows = self._asked_rows = 0
 
     def _new_watch(self) -> FirstRows:
         shuffled = self._settings.data.shuffle not in ("auto", 0)
@@ -535,6 +540,7 @@ class Feed:
         self._totals = dict(state["totals"]) if state["totals"] is not None else None
         self.features, self.bytes = state["features"], state["bytes"]
         self._bytes_before, self._pass_rows = state["bytes_before"], state["pass_rows"]
+        self._asked_rows = self._pass_rows
         self.unknown = state["unknown"]
         if "scaling" not in state:  # the model that it began with had none
             self.scaling = None

@@ -410,7 +410,7 @@ class Following(TrainingRun):
                     self.learn_mapped(visit)
                 self._tell_bad_rows()
                 self._publish()
-                self._tick(visit.batch.rows)
+                self._tick(self.feed.rows_since())
 
     def _end(self) -> None:
         """A last checkpoint, and the model with rows that waited to be scored, or for a step size, learned."""
@@ -540,6 +540,8 @@ class Following(TrainingRun):
             **super().result(),
             "examples": tally.rows,
             "passes": 1,
+            "dim": self.final.dim,
+            "eta0": self.final.provenance.get("eta0"),
             "recent": figures,
             "classes": list(self.final.classes),
             "figures_from": watch.first_figures if isinstance(watch, Recent) else None,

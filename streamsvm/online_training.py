@@ -218,6 +218,7 @@ class TrainingRun(OnlineRun):
         """A copy of the solver that has learned the rows that wait: to be scaled or scored, or for a step size."""
         copy = self._watched(self._new_solver(), lambda text: None)
         copy.restore(self.solver.state())
+        copy.admit(len(self.feed.classes.names))
         visit, scaling = self.feed.settled()
         if visit is not None:
             held = np.zeros(visit.batch.rows, np.bool_) if visit.held is None else visit.held

@@ -303,7 +303,7 @@ class OnlineRun(Run):
             for visit in visits:
                 self.learn_mapped(visit)
                 self.listener.progress(self.progress())
-                self._tick(visit.batch.rows)
+                self._tick(self.feed.rows_since())
         self.end_pass()
         self._inside = False
         self.number += 1

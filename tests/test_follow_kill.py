@@ -113,7 +113,7 @@ def killed(server: Server, place: Path, kills: int, *more: str) -> None:
             warnings += [line for line in answer["err"].splitlines() if line.startswith(("warning", "going"))]
             if (place / "model.safetensors").exists():
                 load_model(str(place / "model.safetensors"))  # whatever happened, it is whole
-            if answer["code"] == 0 and "learned" in answer["out"]:
+            if answer["code"] == 0 and "learned" in answer["out"] and "stopped by" not in answer["err"]:
                 break
             assert answer["code"] in (0, -signal.SIGKILL, -signal.SIGTERM), f"seed {seed}: {answer['err']}"
             done += 1

@@ -247,7 +247,7 @@ class AutoScaling:
         centres[self._running.features[inside]] = self._running.numbers[inside, 1]
         return centres
 
-    def fold(self, weights: Float32s, bias: Offset) -> tuple[Float32s, Offset]:
+    def fold(self, weights: Float32s, bias: Any) -> tuple[Float32s, Any]:
         """Weights and bias for features as written: the same scores."""
         factors = self.factors(len(weights))
         with np.errstate(over="ignore", under="ignore"):
@@ -255,13 +255,13 @@ class AutoScaling:
         np.clip(folded, -LARGEST, LARGEST, out=folded)
         return self._moved(folded, bias, -1.0)
 
-    def unfold(self, weights: Float32s, bias: Offset) -> tuple[Float32s, Offset]:
+    def unfold(self, weights: Float32s, bias: Any) -> tuple[Float32s, Any]:
         """What `fold` was given, from what it gave."""
         moved, bias = self._moved(weights.copy(), bias, 1.0)
         factors = self.factors(len(weights))
         return moved / (factors[:, None] if weights.ndim == 2 else factors), bias
 
-    def _moved(self, folded: Float32s, bias: Offset, sign: float) -> tuple[Float32s, Offset]:
+    def _moved(self, folded: Float32s, bias: Any, sign: float) -> tuple[Float32s, Any]:
         features, numbers, indicators, _ = self._running
         inside = features < len(folded)
         means = numbers[inside, 1]
