@@ -22,6 +22,7 @@ from typing import Any
 import streamsvm.cli
 import streamsvm.cli.app
 import streamsvm.cli.show
+import streamsvm.features.held_back
 import streamsvm.holdout
 import streamsvm.io.cache
 import streamsvm.online_training
@@ -42,6 +43,7 @@ os.set_blocking(STALLS[0], False)
 streamsvm.readers.SMALLEST_BLOCK = streamsvm.readers.LARGEST_BLOCK = 2000
 streamsvm.io.cache.GROUP_ROWS = 70
 streamsvm.solvers.base.TRIAL_ROWS = 150
+streamsvm.features.held_back.ROWS = 100
 streamsvm.shuffle.PIECE = 20
 streamsvm.holdout.HELD_ROWS = 25
 os.fsync = lambda descriptor: None  # type: ignore[misc]  # a killed process leaves what it wrote, synced or not

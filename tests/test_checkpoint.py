@@ -40,6 +40,7 @@ def small_pieces() -> Iterator[None]:
     """Blocks and trials of few rows, so that a short run has many batches."""
     with few_rows_a_piece() as patch:
         patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 60)
+        patch.setattr("streamsvm.features.held_back.ROWS", 40)
         yield
 
 
@@ -555,7 +556,10 @@ def test_a_checkpoint_of_a_later_version_is_not_touched(halfway: Path, monkeypat
 
 OTHER: dict[str, tuple[dict[str, Any], str]] = {
     "l2": ({"penalty__l2": 0.01}, "penalty.l2 was not set and is now 0.01"),
-    "solver": ({"solver__name": "sgd"}, "solver.name was asgd and is now sgd"),
+    "solver": (
+        {"solver__name": "sgd"},
+        "solver.name was asgd and is now sgd; solver.revisit was True and is now not set",
+    ),
     "loss": ({"loss": "logistic"}, "loss was squared_hinge and is now logistic"),
     "passes": ({"solver__passes": 3}, "solver.passes was 1 and is now 3"),
     "seed": ({"run__seed": 5}, "run.seed was 0 and is now 5"),

@@ -36,6 +36,7 @@ def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setattr(streamsvm.io.log_source, "FIRST_LINES", 200)
     monkeypatch.setattr(streamsvm.io.log_source, "FIRST_BLOCK", 2000)
     monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 300)
+    monkeypatch.setattr("streamsvm.features.held_back.ROWS", 200)
     with few_rows_a_piece():
         yield
 

@@ -33,6 +33,7 @@ def small_pieces() -> Any:
         patch.setattr(streamsvm.readers, "LARGEST_BLOCK", 2000)
         patch.setattr(streamsvm.io.cache, "GROUP_ROWS", 70)
         patch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
+        patch.setattr("streamsvm.features.held_back.ROWS", 100)
         patch.setattr(streamsvm.mapping, "FEWEST_ROWS", 10)
         yield
 

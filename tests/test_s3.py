@@ -54,6 +54,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(streamsvm.readers, "SMALLEST_BLOCK", 4000)
     monkeypatch.setattr(streamsvm.readers, "LARGEST_BLOCK", 4000)
     monkeypatch.setattr(streamsvm.solvers.base, "TRIAL_ROWS", 150)
+    monkeypatch.setattr("streamsvm.features.held_back.ROWS", 100)
     (tmp_path / "rows.svm").write_text("\n".join(lines(3000)) + "\n")
 
     def run(listener: Life, **given: Any) -> bytes:
