@@ -50,7 +50,8 @@ ALPHAS, WRITES, WRITTEN = range(OWN, OWN + 3)
 
 class Sgd(OnlineSolver):
     name = "sgd"
-    worse_by = 0.03  # steps get shorter by themselves, and bounds are tight sooner if they begin with longer ones
+    worse_by = 0.03  # steps get shorter by themselves, and bounds are tight sooner if they begin with longer ones,
+    doublings = 1  # a little
     own_scalars = 3
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:

@@ -68,8 +68,8 @@ def choose_step_size(solver: "OnlineSolver", rows: Batch) -> float:
     for direction in (1, -1):
         while lowest < best < highest and cost(best + direction) < cost(best):
             best += direction
-    bound = cost(best) * (1.0 + solver.worse_by)
-    while solver.worse_by and best < highest and cost(best + 1) <= bound:
+    bound, last = cost(best) * (1.0 + solver.worse_by), min(highest, best + solver.doublings)
+    while solver.worse_by and best < last and cost(best + 1) <= bound:
         best += 1
     return float(start * 2.0**best)
 

@@ -32,7 +32,7 @@ PART = 8  # lanes whose row sums fit into the registers
 SCRATCH = 8  # rows of `numbers` that kernels may use as they like
 MOST_TRIED = 32  # classes on which a step size is tried
 FEATURES = 1 << 12  # whose numbers are moved at a time
-INHERITED = ("penalties", "has_step_size", "worse_by", "walks")
+INHERITED = ("penalties", "has_step_size", "worse_by", "doublings", "walks")
 
 
 class ManyClasses(OnlineSolver):
