@@ -115,7 +115,9 @@ class Feed:
                 return None
             if kind != "auto":
                 return Scaling.from_factors(kind, initial.scale)
-            return AutoScaling.of_model(initial.scale, initial.centre, features.indicators)
+            return AutoScaling.of_model(
+                initial.scale, initial.centre, features.indicators, initial.online.get("usual_factor", 1.0)
+            )
         return AutoScaling(limit=features.dense, centred=settings.bias.kind != "none", indicators=features.indicators)
 
     def prepare(self, tick: Tick, *, whole: bool = False) -> None:

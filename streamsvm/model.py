@@ -85,7 +85,7 @@ class Model:
 
     def learned_weights(self) -> Float32s:
         """The weights of scaled features, as the solver knew them: what learning goes on from."""
-        if self.scale is None:
+        if self.scale is None or self.recipe.get("scale") == "auto":
             return self.weights
         return self.weights / (self.scale[:, None] if self.many else self.scale)
 
@@ -249,8 +249,8 @@ def model_of(content: tensors.Content, shown: str) -> Model:
             config=found["config"],
             provenance=found["provenance"],
             online=found["online"],
-            scale=_scale(arrays, len(weights)),
-            centre=_centre(arrays, len(weights)),
+            scale=_scale(arrays, len(weights), recipe.get("scale") == "auto"),
+            centre=_centre(arrays),
             calibration=Calibration.stored(found["calibration"], arrays, len(bias)),
             thresholds=_thresholds(arrays, len(bias)),
         )
@@ -277,21 +277,22 @@ def _thresholds(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | No
     return thresholds
 
 
-def _centre(arrays: Mapping[str, tensors.Array], size: int) -> Float64s | None:
+def _centre(arrays: Mapping[str, tensors.Array]) -> Float64s | None:
     if "centre" not in arrays:
         return None
-    centre = arrays["centre"]
-    if centre.dtype != np.float64 or centre.shape != (size,) or not np.isfinite(centre).all():
+    centre, scale = arrays["centre"], arrays.get("scale")
+    right = scale is not None and centre.dtype == np.float64 and centre.shape == scale.shape
+    if not right or not np.isfinite(centre).all():
         raise ValueError(f"centre is {centre.dtype} {list(centre.shape)}, or no numbers")
     return centre
 
 
-def _scale(arrays: Mapping[str, tensors.Array], size: int) -> Float32s | None:
-    """The factors of a file, if it has any; ValueError if the weights cannot be divided by them."""
+def _scale(arrays: Mapping[str, tensors.Array], size: int, some: bool) -> Float32s | None:
+    """The factors of a file, if it has any; ValueError if the weights, or `some` of them, cannot be divided by them."""
     if "scale" not in arrays:
         return None
     scale = arrays["scale"]
-    if scale.dtype != np.float32 or scale.shape != (size,):
+    if scale.dtype != np.float32 or scale.ndim != 1 or not (len(scale) == size or (some and len(scale) < size)):
         raise ValueError(f"scale is {scale.dtype} {list(scale.shape)}, and there are {size} weights")
     if not (np.isfinite(scale) & (scale > 0.0)).all():
         raise ValueError("scale has factors that are not positive numbers")

@@ -188,7 +188,9 @@ class Run(ABC):
         scale, centre = None, None
         if isinstance(scaling, AutoScaling):
             if not scaling.idle:
-                scale, centre = scaling.factors(len(weights)), scaling.centres(len(weights))
+                known = scaling.known(len(weights))
+                scale, centre = scaling.factors(known), scaling.centres(known)
+                online = {**online, "usual_factor": scaling.usual}
                 weights, bias = scaling.fold(weights, bias)
         elif scaling is not None:
             scale, weights = scaling.factors(len(weights)), scaling.fold(weights)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsvm import follow, load_settings, train
-from streamsvm.errors import ConfigError, SourceError
+from streamsvm import load_settings, train
+from streamsvm.errors import SourceError
 from streamsvm.model import Model, load_model
 from streamsvm.progress import Progress, Silent
 
@@ -445,12 +445,6 @@ def test_a_report_that_fails_loses_no_model(
     assert str(error) in err and load_model("model.safetensors").dim == 9
     code, out, err = run(command, "rows.svm", "--report", "r.html", "--json")
     assert code == 3 and json.loads(out.splitlines()[-1])["report"] is None
-
-
-def test_a_report_of_a_log_that_never_ends_is_refused(write: Any) -> None:
-    settings = load_settings(overrides={"data.train": write(rows(10)), "output.report": "r.html"})
-    with pytest.raises(ConfigError, match=r"evaluate --report"):
-        follow(settings)
 
 
 def test_half_a_report_is_none(run: Any, write: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s, Uint32s
-from streamsvm.jit import inlined, kernel
+from streamsvm.jit import inlined, kernel, quick
 
 State = dict[str, Any]
 Offset = Any  # the bias: a float, or an array with one for each class
@@ -67,6 +67,23 @@ class Running(NamedTuple):
     counted: Int64s  # [1]: rows
 
 
+class OwnFactors(NamedTuple):
+    """Features that have a factor of their own, and a table to find them in, by open addressing; -1 is an empty place.
+
+    An index may be near 2^32: memory goes by how many they are.
+    """
+
+    features: Uint32s
+    factors: Float32s
+    table: Int64s  # places in `features`; twice as many as there are features, or more
+
+
+def own_factors(features: Uint32s, factors: Float32s) -> OwnFactors:
+    table = np.full(1 << (2 * len(features)).bit_length(), -1, np.int64)
+    fill_table(features, table)
+    return OwnFactors(features, factors, table)
+
+
 class Pairs(NamedTuple):
     """Room for rows, as they come out."""
 
@@ -90,7 +107,7 @@ class AutoScaling:
         self._indicators = np.empty(0, np.int64) if indicators is None else indicators  # of features 0, 1, 2, ...
         self.decided = self.frozen = False
         self._take(np.empty(0, np.uint32), np.empty((0, 4)))
-        self._factors: Float32s = np.empty(0, np.float32)
+        self._own = own_factors(np.empty(0, np.uint32), np.empty(0, np.float32))
         self._usual = 1.0  # factor of features that have none of their own
         self._size = 1.0  # of dense features, scaled
         self._out = pairs_for(0, 0)
@@ -102,22 +119,31 @@ class AutoScaling:
         self._running = Running(features, numbers, indicators, np.zeros(1, np.int64))
 
     @classmethod
-    def of_model(cls, scale: Float32s, centre: Float64s | None, indicators: Int64s | None) -> "AutoScaling":
-        """Frozen, as a stored model has it."""
+    def of_model(
+        cls, scale: Float32s, centre: Float64s | None, indicators: Int64s | None, usual: float
+    ) -> "AutoScaling":
+        """Frozen, as a stored model has it; `usual` is the factor of features that have none of their own."""
         scaling = cls(limit=None, centred=centre is not None, indicators=indicators)
-        dense = np.flatnonzero(centre).astype(np.uint32) if centre is not None else np.empty(0, np.uint32)
+        centres = np.zeros(0) if centre is None else centre
+        dense = np.flatnonzero(centres).astype(np.uint32)
         numbers = np.zeros((len(dense), 4))
-        if centre is not None:
-            numbers[:, 1], numbers[:, 3] = centre[dense], scale[dense]
+        numbers[:, 1], numbers[:, 3] = centres[dense], scale[dense]
         scaling._take(dense, numbers)
-        scaling._factors = scale.copy()
+        scaling._usual = usual
+        strange = np.flatnonzero(scale != np.float32(usual)).astype(np.uint32)
+        scaling._own = own_factors(strange, scale[strange])
         scaling.decided = scaling.frozen = True
         return scaling
 
     @property
+    def usual(self) -> float:
+        """The factor of features that have none of their own."""
+        return self._usual
+
+    @property
     def idle(self) -> bool:
         """Whether everything is left as it is."""
-        return not (len(self._running.features) or len(self._factors) or self._usual != 1.0)
+        return not (len(self._running.features) or len(self._own.features) or self._usual != 1.0)
 
     # What is dense, and what is of another size.
 
@@ -175,8 +201,7 @@ class AutoScaling:
     def _take_strange(self, features: Uint32s, factors: Float64s) -> None:
         """Features of another size are brought to the usual one."""
         if len(features):
-            self._factors = np.full(int(features.max()) + 1, self._usual, np.float32)
-            self._factors[features] = _bounded(self._usual * factors)
+            self._own = own_factors(features, _bounded(self._usual * factors).astype(np.float32))
 
     def freeze(self) -> None:
         """From now on means and deviations stay as they are."""
@@ -185,7 +210,7 @@ class AutoScaling:
     @property
     def summary(self) -> str:
         """What is done to the features, and why."""
-        dense, own = len(self._running.features), int((self._factors != np.float32(self._usual)).sum())
+        dense, own = len(self._running.features), len(self._own.features)
         sizes = self._size / self._running.numbers[:, 3][self._running.numbers[:, 3] > 0.0]
         parts = []
         if dense:
@@ -222,7 +247,7 @@ class AutoScaling:
 
     def _scaled(self, batch: Batch, counted: Float32s | None, out: Pairs) -> Batch:
         weights = np.zeros(batch.rows, np.float32) if counted is None else counted
-        how = self._running, self._factors, self._usual, self._size, self._centred
+        how = self._running, self._own, self._usual, self._size, self._centred
         end = int(scale_rows(batch, weights, *how, *out))
         return batch._replace(indptr=out.indptr[: batch.rows + 1], indices=out.indices[:end], values=out.values[:end])
 
@@ -231,8 +256,8 @@ class AutoScaling:
     def factors(self, width: int) -> Float32s:
         """What features 0 .. width - 1 are multiplied by, in a new array."""
         factors = np.full(width, self._usual, np.float32)
-        known = self._factors[:width]
-        factors[: len(known)] = known
+        known = self._own.features < width
+        factors[self._own.features[known]] = self._own.factors[known]
         inside = self._running.features < width
         found = self._running.numbers[inside, 3]
         factors[self._running.features[inside]] = np.where(found > 0.0, found, 1.0)
@@ -271,9 +296,14 @@ class AutoScaling:
         moved = bias + sign * parts.sum(axis=0)
         return folded, moved if folded.ndim == 2 else float(moved)
 
+    def known(self, width: int) -> int:
+        """Of so many features, how many come before those that all have the usual factor of 1; else all."""
+        last = max(self._running.features.max(initial=0), self._own.features.max(initial=0))
+        return min(width, int(last) + 1) if self._usual == 1.0 else width
+
     def bytes_for(self, width: int) -> int:
-        """The factors made from the statistics."""
-        return 4 * width
+        """Memory goes by the first rows, not by the number of features."""
+        return 0
 
     # Going on later.
 
@@ -287,15 +317,15 @@ class AutoScaling:
         running = self._running
         return {
             "decided": self.decided, "frozen": self.frozen, "usual": self._usual, "size": self._size,
-            "factors": self._factors.copy(), "features": running.features.copy(), "numbers": running.numbers.copy(), 
-            "counted": running.counted.copy(),
+            "own": self._own.features, "factors": self._own.factors,
+            "features": running.features.copy(), "numbers": running.numbers.copy(), "counted": running.counted.copy(),
         }  # fmt: skip
 
     def restore(self, state: State) -> None:
         """Go on exactly where `state` was taken."""
         self.decided, self.frozen = bool(state["decided"]), bool(state["frozen"])
         self._usual, self._size = float(state["usual"]), float(state["size"])
-        self._factors = np.array(state["factors"], np.float32)
+        self._own = own_factors(np.array(state["own"], np.uint32), np.array(state["factors"], np.float32))
         self._take(np.array(state["features"], np.uint32), np.array(state["numbers"], np.float64).reshape(-1, 4))
         self._running.counted[:] = state["counted"]
 
@@ -413,12 +443,38 @@ def count_value(numbers, d, x, c, size, centred):
     numbers[d, 3] = factor_for(numbers[d, 0], numbers[d, 1], numbers[d, 2], size)
 
 
+@inlined
+def place_of(feature, table):
+    """Where to look for a feature first."""
+    return np.int64((np.uint64(feature) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & (len(table) - 1)
+
+
+@quick
+def fill_table(features, table):
+    for i in range(len(features)):
+        place = place_of(features[i], table)
+        while table[place] >= 0:
+            place = (place + 1) & (len(table) - 1)
+        table[place] = i
+
+
+@inlined
+def factor_of(own, feature, usual):
+    features, factors, table = own
+    place = place_of(feature, table)
+    while table[place] >= 0:
+        if features[table[place]] == feature:
+            return factors[table[place]]
+        place = (place + 1) & (len(table) - 1)
+    return usual
+
+
 @kernel
-def scale_rows(batch, counted, running, factors, usual, size, centred, out_indptr, out_indices, out_values):
+def scale_rows(batch, counted, running, own, usual, size, centred, out_indptr, out_indices, out_values):
     """Count each row, then scale it; returns how many pairs there are."""
     indptr, indices, values, labels, weights = batch
     dense, numbers, indicators, rows = running
-    known, count, most, small = np.uint64(len(factors)), len(dense), np.float64(LARGEST), np.float32(usual)
+    count, most, small = len(dense), np.float64(LARGEST), np.float32(usual)
     absent = np.zeros(count, np.bool_)
     lowest = highest = np.int64(-1)
     for d in range(count):
@@ -440,8 +496,7 @@ def scale_rows(batch, counted, running, factors, usual, size, centred, out_indpt
             mark_absent(indices, k, last, indicators, lowest, highest, absent)
         while k < last or d < count:
             if d == count or (k < last and indices[k] < dense[d]):
-                j = np.uint64(indices[k])
-                x = np.float64(values[k]) * np.float64(factors[j] if j < known else small)
+                x = np.float64(values[k]) * np.float64(factor_of(own, indices[k], small))
                 out_indices[place], out_values[place] = indices[k], min(max(x, -most), most)
                 place += 1
                 k += 1

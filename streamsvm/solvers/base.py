@@ -264,13 +264,17 @@ class OnlineSolver(ABC):
         """Rows that wait for a step size, because there are only a few, are learned now."""
         if any(kept.rows for kept in self._trial or []):
             self._choose_step_size(whole=self.scalars[PASS] == 1.0)
-        if self.watch is not None:
-            for rows, order in self.watch.flush(self):
-                self._run(rows, order)
+        self._flush_watch()
         with np.errstate(invalid="ignore"):
             total = self._total()
         if not np.isfinite(total):
             self._diverged(int(self.scalars[SEEN] - self.scalars[BEFORE]))
+
+    def _flush_watch(self) -> None:
+        """Learn the rows that are held back to be scored."""
+        if self.watch is not None:
+            for rows, order in self.watch.flush(self):
+                self._run(rows, order)
 
     def finish(self) -> None:
         """The end of all passes."""
@@ -397,6 +401,7 @@ class OnlineSolver(ABC):
         visits = self._choose_visits(relative(waiting, unit)) if whole and self.revisit else None
         self._learn(waiting)
         if visits is not None:
+            self._flush_watch()
             self._visit_again(waiting, visits)
 
     def _choose_visits(self, rows: Batch) -> Visits | None:
@@ -406,14 +411,11 @@ class OnlineSolver(ABC):
 
     def _visit_again(self, waiting: Batch, visits: Visits) -> None:
         """Learn rows again; what is told of them is what they cost when they came first."""
-        told = self.scalars[[WEIGHT, LOSS, WRONG]]
-        if self.watch is not None:
-            for rows, order in self.watch.flush(self):
-                self._run(rows, order)
+        told = self.scalars[[WEIGHT, LOSS, WRONG, T]]
         rows = relative(waiting, float(self.scalars[UNIT]))
         for number in range(1, visits.passes):
             visit(self, rows, np.arange(rows.rows), number)
-        self.scalars[[WEIGHT, LOSS, WRONG]] = told
+        self.scalars[[WEIGHT, LOSS, WRONG, T]] = told  # the clock counts rows, not visits
         if isinstance(self.watch, TakesScores):
             self.watch.take(visits.scores, taken(waiting, visits.rows))
 

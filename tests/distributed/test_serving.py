@@ -98,7 +98,7 @@ def test_figures_are_those_of_one_machine_to_the_last_bit(cli: Any, labels: tupl
     write_libsvm("d.svm", labels)
     done(cli, "train", "d.svm", "--loss", "logistic", "-q", "-o", "m.st")
     here = done(cli, "evaluate", "m.st", "d.svm", "--json")
-    assert json.loads(here)["examples"] == ROWS and 0 < json.loads(here)["error"] < 0.9
+    assert json.loads(here)["examples"] == ROWS and 0 <= json.loads(here)["error"] < 0.9
     assert done(cli, "evaluate", "m.st", "d.svm", "--json", *ON) == here
     assert done(cli, "evaluate", "m.st", "d.svm", "--json", "--cluster", "local:2") == here
 

@@ -170,7 +170,7 @@ CATALOGUE = [
     Fault("Logistic.slope", "return -label * self.scale * small / (1.0 + small)", "return -label * self.scale * small"),
     Fault("ElasticNet.threshold", "return eta * self.l1", "return eta * self.l2"),
     Fault("soft", "min(max(value, -amount), amount)", "min(value, amount)", "penalties"),
-    Fault("SlowDecay.rate", "(root * math.sqrt(root))", "root"),
+    Fault("SlowDecay.rate", "root * math.sqrt(root)", "root"),
     Fault("PolynomialDecay.mass", "* (t + 3.0 * self.unit)", "", "schedules"),
     # Solvers that learn row by row.
     Fault("sgd_pass", "scale *= 1.0 - c * eta * l2", "scale *= 1.0 - eta * l2"),
