@@ -194,7 +194,7 @@ class Checkpoints:
     def _go_on(self, found: Generation, state: Tree) -> None:
         standing = standing_text(state["standing"])
         if self._settings.resume:
-            self._refuse_other(found, state["run"])
+            self._refuse_other(found, state["run"], learned=state["standing"]["stage"] != "wait")
             self._last = f"{standing}, in {found.shown}"
             self._note(f"going on from {self._last}")
             self.state, self.found = state, found.shown
@@ -204,15 +204,19 @@ class Checkpoints:
                 "add --resume to go on with it, or delete it, or name another directory"
             )
 
-    def _refuse_other(self, found: Generation, run: Tree) -> None:
-        """ModelError, naming every difference, if the checkpoint is of another run than this one."""
+    def _refuse_other(self, found: Generation, run: Tree, *, learned: bool) -> None:
+        """ModelError, naming every difference, if the checkpoint is of another run than this one.
+
+        While nothing is learned but where reading begins, other settings may be tried.
+        """
         faults: list[str] = []
         if run["command"] != self._run["command"]:
             faults.append(f"it is of streamsvm {run['command']}, not {self._run['command']}")
         old, new = run["versions"], self._run["versions"]
         if old["streamsvm"] != new["streamsvm"]:
             faults.append(f"it was written by streamsvm {old['streamsvm']}, this is {new['streamsvm']}")
-        faults += differences(run["config"], self._run["config"], (*FREE, *UNUSED.get(run["command"], ())))
+        if learned:
+            faults += differences(run["config"], self._run["config"], (*FREE, *UNUSED.get(run["command"], ())))
         changed = identity_difference(run["sources"], self._run["sources"])
         faults += [changed] if changed else []
         if faults:

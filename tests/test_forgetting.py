@@ -97,7 +97,7 @@ def test_several_classes_are_learned_again_too(rule: str, name: str) -> None:
         feed(solver, before, forget)
         feed(solver, after, forget)
     stubborn, nimble = (error(solver, test) for solver in solvers)
-    assert nimble < (0.5 if name == "zhang" else 0.25) and stubborn > 0.6
+    assert nimble < (0.5 if name == "zhang" else 0.25) and stubborn > 0.55
     assert solvers[1].scalars[T] <= ROWS + max(STEP, ROWS / 16)
 
 

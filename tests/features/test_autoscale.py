@@ -327,7 +327,7 @@ def test_folded_weights_give_raw_rows_the_scores_of_scaled_ones(matrix: Matrix, 
     again, back = scaling.unfold(folded, moved)
     constant = scaling.factors(width) == 0.0
     assert np.allclose(again[~constant], weights[~constant], rtol=1e-5) and np.allclose(back, bias, atol=1e-4)
-    stored = AutoScaling.of_model(scaling.factors(width), scaling.centres(width), indicators)
+    stored = AutoScaling.of_model(scaling.factors(width), scaling.centres(width), indicators, scaling.usual)
     assert stored.frozen
     found, known = dense_of(stored.scaled(rows), width), dense_of(scaling.scaled(rows), width)
     assert np.allclose(found, known, rtol=1e-6)  # factors are stored in single precision
