@@ -15,7 +15,7 @@ CACHED = 1 << 17  # numbers that a core's own cache holds: with fewer, asking fo
 AHEAD = 2  # rows
 QUAD = (0,) * 4
 LONG = np.uint64(16)  # features from which on it is worth to look whether indices are neighbours
-FARTHEST = 64.0  # that a step may move the score of a row, where it is not implicit
+FARTHEST = 2.0**40  # that a step may move the score of a row, where it is not implicit: no number overflows
 SHORT = 80  # features of a row up to which counting smaller ones beats a radix sort
 
 

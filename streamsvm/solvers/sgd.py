@@ -50,13 +50,16 @@ ALPHAS, WRITES, WRITTEN = range(OWN, OWN + 3)
 
 class Sgd(OnlineSolver):
     name = "sgd"
-    worse_by = 0.03  # steps get shorter by themselves, and far more rows follow than a trial has
     own_scalars = 3
 
     @property
+    def worse_by(self) -> float:
+        """Bounds are tight sooner if steps begin somewhat longer than the trial says, and later if they are far so."""
+        return 0.03 if self.problem.provable else 0.0
+
+    @property
     def doublings(self) -> int:
-        """Bounds are tight sooner if steps begin somewhat longer than the trial says, and looser if they are far so."""
-        return 1 if self.problem.provable else super().doublings
+        return 1
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
         loss, penalty, bias = self.problem
