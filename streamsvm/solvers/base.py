@@ -121,6 +121,8 @@ class OnlineSolver(ABC):
     own_scalars: ClassVar[int] = 0
     has_step_size: ClassVar[bool] = True
     revisit: bool = False  # whether rows that are few are visited several times
+    worse_by: float = 0.0  # how much more a trial may cost, relatively, if it takes larger steps,
+    doublings: int = 40  # and how many times as large they may be, as a power of two
     walks: ClassVar[bool] = False  # whether it has to walk over all weights to forget old rows
     rule: ClassVar[str] = "ova"  # how more than two classes are learned
     exempt: ClassVar[dict[str, str]] = {}  # tests of the contract that it need not pass, each with the reason
@@ -165,16 +167,6 @@ class OnlineSolver(ABC):
     def fresh(self, eta0: float) -> "OnlineSolver":
         """The same solver before its first row, with a step size to try."""
         return type(self)(self.problem, eta0=eta0)
-
-    @property
-    def worse_by(self) -> float:
-        """How much more a trial may cost, relatively, if it takes larger steps,"""
-        return 0.0
-
-    @property
-    def doublings(self) -> int:
-        """and how many times as large they may be, as a power of two."""
-        return 40
 
     @staticmethod
     def guess(norm2: float) -> float:

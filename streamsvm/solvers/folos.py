@@ -19,7 +19,7 @@ import numpy as np
 from streamsvm.batch import Batch, Float32s, Float64s, Int64s
 from streamsvm.jit import cold, inlined, kernel
 from streamsvm.penalties import soft
-from streamsvm.rows import ONE, ZERO, fetch_ahead, implicit_slope, rescale, row_axpy, row_dot
+from streamsvm.rows import ONE, ZERO, fetch_ahead, rescale, row_axpy, row_dot, safe_rate
 from streamsvm.schedules import InverseRoot, InverseTime, Schedule
 from streamsvm.solvers.base import (
     BIAS,
@@ -140,7 +140,7 @@ def folos_pass(batch, order, loss, schedule, penalty, bias, vector, scalars):
         eta = schedule.rate(t)
         slope = loss.slope(score, label)
         if slope != 0.0:
-            step = c * eta * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
+            step = slope * safe_rate(c * eta, loss, slope, values, first, last, bias.gain)
             if penalty.zeros():
                 settled_axpy(vector, indices, values, first, last, -step / scale, debt)
             else:

@@ -39,7 +39,7 @@ from streamsvm.solvers.base import (
     row_order,
 )
 from streamsvm.solvers.similarity import expansion, likenesses, own_likeness, spread_row
-from streamsvm.solvers.support import KernelSolver
+from streamsvm.solvers.support import KernelSolver, gentle_rate
 from streamsvm.solvers.upkeep import COUNT, FADE, MEAN_BIAS, merge_losses, take_in
 
 STEPS = ("root", "constant")
@@ -115,7 +115,7 @@ def norma_pass(
         slope = loss.slope(score, label)
         if slope != 0.0:
             own = own_likeness(similarity, row, alone, powers)
-            step = c * eta * slope * loss.share(score, label, c * eta * (own + bias.gain))
+            step = slope * gentle_rate(c * eta, loss, slope, own + bias.gain)
             take_in(similarity, way, budget, table, supports, scalars, row, own, -step / scale, likes, powers)
             b -= step * bias.gain
         if averaged:

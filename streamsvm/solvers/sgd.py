@@ -12,6 +12,8 @@ that costs a few percent, and is left out where there is no bound.
 Choose it when memory is tight: one number for each feature. After one pass `asgd` is usually better.
 """
 
+from typing import Any
+
 import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Int64s
@@ -40,6 +42,7 @@ from streamsvm.solvers.base import (
     WEIGHT,
     WRONG,
     OnlineSolver,
+    Problem,
     T,
     row_order,
 )
@@ -52,14 +55,10 @@ class Sgd(OnlineSolver):
     name = "sgd"
     own_scalars = 3
 
-    @property
-    def worse_by(self) -> float:
-        """Bounds are tight sooner if steps begin somewhat longer than the trial says, and later if they are far so."""
-        return 0.03 if self.problem.provable else 0.0
-
-    @property
-    def doublings(self) -> int:
-        return 1
+    def __init__(self, problem: Problem, **more: Any) -> None:
+        super().__init__(problem, **more)
+        if problem.provable:  # bounds are tight sooner if steps begin somewhat longer, and later if they are far so
+            self.worse_by, self.doublings = 0.03, 1
 
     def run(self, batch: Batch, order: Int64s | None = None) -> int:
         loss, penalty, bias = self.problem

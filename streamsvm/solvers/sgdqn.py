@@ -206,10 +206,12 @@ def sgdqn_pass(batch, order, loss, plan, bias, vector, scalars):
         growth = 1.0 + l2 * eta0 * t
         rate_b = eta0 / (growth + extra_b)
         b *= 1.0 - c * l2 * rate_b * bias.decay
-        slope, share = loss.slope(score, label), c
-        if slope != 0.0:
+        slope, bend = loss.slope(score, label), loss.bend()
+        share = c
+        if bend > 0.0 and abs(slope) > bend:  # see safe_rate in rows.py
             reach = eta0 * scaled_norm2(vector, indices, values, first, last, growth) + rate_b * bias.gain
-            share *= loss.share(score, label, c * reach)
+            share = min(c, 1.0 / (bend * reach))
+        if slope != 0.0:
             first_axpy(vector, indices, values, first, last, -share * eta0 * slope)
             b -= share * rate_b * slope * bias.gain
 

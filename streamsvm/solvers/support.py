@@ -228,3 +228,12 @@ class KernelSolver(OnlineSolver):
             f"{self.budget} supports of {width} numbers: solver {self.name} would need {needed:,.1f} MB, but the "
             f"memory budget leaves {left:,.1f} MB; set solver.budget to {most} or less, or raise --memory"
         )
+
+
+@inlined
+def gentle_rate(eta, loss, slope, reach):
+    """rows.safe_rate where `reach` is how much a step of 1 changes the row's own score."""
+    bend = loss.bend()
+    if bend > 0.0 and abs(slope) > bend:
+        eta = min(eta, 1.0 / (bend * reach))
+    return eta

@@ -22,10 +22,10 @@ from streamsvm.solvers.folos import DEBT, Folos
 from streamsvm.solvers.many.lane_rows import (
     best_class,
     fetch_classes,
-    implicit_slopes,
     part_slopes,
     put_part,
     row_part,
+    safe_rates,
     soft_lanes,
     tame,
 )
@@ -148,12 +148,11 @@ def folos_classes(batch, order, loss, schedule, penalty, bias, part, vector, pai
             if not tame(scores):
                 bad = i
             put_part(SCORE, lane, n, numbers, scores)
-            moving, _ = part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
+            moving, steep = part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
 
             if moving > 0:
-                row = values, first, last
-                slopes = implicit_slopes(c * eta, loss, own, *row, bias.gain, lane, part, n, SCORE, SLOPE, numbers)
-                steps = c * eta * slopes
+                slopes = row_part(SLOPE, lane, part, n, numbers)
+                steps = slopes * safe_rates(c * eta, loss, slopes, steep, values, first, last, bias.gain, part)
                 if pairs is None:
                     plain_steps(vector, indices, values, first, last, lane, n, in_single(-steps / scale))
                 else:

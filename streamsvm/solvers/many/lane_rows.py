@@ -18,11 +18,13 @@ from streamsvm.lanes import (
     add_products,
     all_lanes,
     any_lane,
+    choose,
     least,
     load_lanes,
     load_small,
     most,
     size_of,
+    spread_lanes,
     store_lanes,
     zero_lanes,
 )
@@ -195,3 +197,14 @@ def implicit_slopes(eta, loss, own, values, a, b, gain, lane, part, n, score, sl
         label = 1.0 if k == np.uint64(own) else -1.0
         numbers[place_of(slope, n, k)] *= loss.share(numbers[place_of(score, n, k)], label, stiffness)
     return row_part(slope, lane, part, n, numbers)
+
+
+@inlined
+def safe_rates(rate, loss, slopes, steep, values, a, b, gain, part):
+    """rows.safe_rate for each lane of a part in which so many are steep."""
+    rates = spread_lanes(np.float64(rate), part)
+    if steep > 0:
+        bend = loss.bend()
+        least_rate = min(rate, 1.0 / (bend * (row_norm2(values, a, b) + gain)))
+        rates = choose(size_of(slopes) > bend, least_rate, rates)
+    return rates

@@ -103,14 +103,6 @@ def scaled_norms(vector, indices, values, a, b, lane, part, n, growth):
 
 
 @inlined
-def implicit_shares(loss, own, c, lane, part, n, numbers):
-    """numbers[SHARE] is how far a step of one moves each score, and then how much of a step is taken."""
-    for k in range(lane, lane + np.uint64(len(part))):
-        reach, label = numbers[place_of(SHARE, n, k)], 1.0 if k == np.uint64(own) else -1.0
-        numbers[place_of(SHARE, n, k)] = c * loss.share(numbers[place_of(SCORE, n, k)], label, c * reach)
-
-
-@inlined
 def rounded_lanes(value, old, turn):
     """sgdqn.rounded for each lane."""
     near = in_double(in_single(value))
@@ -160,7 +152,7 @@ def find_secants(loss, own, weight, plan, row, lane, part, n, growth, turn, vect
 def sgdqn_classes(batch, order, loss, plan, bias, part, vector, scalars, numbers):
     indptr, indices, values, labels, weights = batch
     eta0, l2, skip = plan
-    n, last_scalar = np.uint64(len(numbers) // NUMBERS), len(scalars) - 1
+    n, last_scalar, bend = np.uint64(len(numbers) // NUMBERS), len(scalars) - 1, loss.bend()
     t, known = scalars[T], int(scalars[last_scalar])
     rows_since, weight_since = scalars[ROWS_SINCE], scalars[WEIGHT_SINCE]
     seen, wrong, bad = scalars[WEIGHT], scalars[WRONG], -1
@@ -184,15 +176,17 @@ def sgdqn_classes(batch, order, loss, plan, bias, part, vector, scalars, numbers
             if not tame(scores):
                 bad = i
             put_part(SCORE, lane, n, numbers, scores)
-            moving, _ = part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
+            moving, steep = part_slopes(loss, own, c, lane, part, n, SCORE, SLOPE, LOSS, numbers)
 
             rates_b = eta0 / (growth + row_part(EXTRA_BIAS, lane, part, n, numbers))
             b = b * (1.0 - c * l2 * rates_b * bias.decay)
             if moving > 0:
-                norms = scaled_norms(vector, indices, values, first, last, lane, part, n, growth)
-                put_part(SHARE, lane, n, numbers, eta0 * norms + rates_b * bias.gain)
-                implicit_shares(loss, own, c, lane, part, n, numbers)
-                slopes, shares = row_part(SLOPE, lane, part, n, numbers), row_part(SHARE, lane, part, n, numbers)
+                slopes, shares = row_part(SLOPE, lane, part, n, numbers), spread_lanes(np.float64(c), part)
+                if steep > 0:
+                    reach = eta0 * scaled_norms(vector, indices, values, first, last, lane, part, n, growth)
+                    safe = least(shares, 1.0 / (bend * (reach + rates_b * bias.gain)))
+                    shares = choose(size_of(slopes) > bend, safe, shares)
+                put_part(SHARE, lane, n, numbers, shares)
                 factors = in_single(-shares * eta0 * slopes)
                 for k in range(first, last):
                     add_multiples(vector, np.uint64(indices[k]) * (n << ONE) + lane, factors, values[k])

@@ -32,7 +32,7 @@ PART = 8  # lanes whose row sums fit into the registers
 SCRATCH = 8  # rows of `numbers` that kernels may use as they like
 MOST_TRIED = 32  # classes on which a step size is tried
 FEATURES = 1 << 12  # whose numbers are moved at a time
-INHERITED = ("penalties", "has_step_size", "worse_by", "doublings", "walks")
+INHERITED = ("penalties", "has_step_size", "worse_by", "walks")
 
 
 class ManyClasses(OnlineSolver):
@@ -68,6 +68,7 @@ class ManyClasses(OnlineSolver):
         step: dict[str, Any] = {"eta0": eta0} if self.has_step_size else {}
         self._one = self.plain(problem, **step, **own)
         super().__init__(problem, eta0=eta0, dim=dim, memory=memory)
+        self.worse_by, self.doublings = self._one.worse_by, self._one.doublings
         self.numbers: Float64s = np.empty(0)
         self._lay_out()
         self.scalars[-1] = classes
