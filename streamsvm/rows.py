@@ -196,8 +196,8 @@ def implicit_slope(slope, eta, loss, score, label, values, a, b, gain):
 def safe_rate(eta, loss, slope, values, a, b, gain):
     """eta, or less where it would overshoot: a steep step goes no further than to where the row's loss is least.
 
-    For steps that are not implicit. Only losses with unbounded slopes need it (squared hinge), and there only rows on the
-    wrong side. Without it one long row after a quiet beginning can make the weights explode.
+    For steps that are not implicit. Only losses with unbounded slopes need it (squared hinge), and there only rows on
+    the wrong side. Without it one long row after a quiet beginning can make the weights explode.
     """
     bend = loss.bend()
     if bend > 0.0 and abs(slope) > bend:

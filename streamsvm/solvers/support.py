@@ -20,6 +20,7 @@ import numpy as np
 
 from streamsvm.batch import Batch, Float32s, Float64s
 from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.jit import inlined
 from streamsvm.solvers.base import BIAS, SCALE, OnlineSolver, Problem, State, trial_from
 from streamsvm.solvers.similarity import (
     TILE,

@@ -698,7 +698,7 @@ def test_divergence_names_pass_row_and_step_size(name: str, options: dict[str, A
         solver.learn(rows.slice(1, 4))
 
 
-EXPLICIT = ("pegasos", "adagrad", "ftrl")  # whose steps by the hinge loss have no bound
+EXPLICIT = ("pegasos", "sgdqn", "folos", "adagrad", "ftrl")  # whose steps by the hinge loss have no bound
 
 
 @every_solver(1e6)
@@ -881,10 +881,13 @@ def test_a_chosen_step_size_beats_its_neighbours(name: str, loss: str, seed: int
         return trial.problem.objective(*trial.weights(), judged.mean()) * (1.0 + step_size.FAR * abs(power))
 
     best = float(np.log2(chosen / guess))
-    allowed = 1.0 + SOLVERS[name].worse_by
+    solver = make()
+    allowed = 1.0 + solver.worse_by
     others = [cost(power) for power in (*step_size.SCAN, best - 1.0, best + 1.0)]
     assert cost(best) <= allowed * min(others) * (1.0 + 1e-12)
-    assert allowed == 1.0 or cost(best + 1.0) > cost(best)  # else larger steps would have been taken
+    assert (
+        allowed == 1.0 or solver.doublings == 1 or cost(best + 1.0) > cost(best)
+    )  # else larger steps would have been taken
 
 
 @EVERY_LOSS

@@ -18,6 +18,7 @@ from made_rows import batch_of, dense, equal_weights, made_up, run_passes
 from streamsvm.batch import Batch
 from streamsvm.losses import LOSSES, Loss, make_loss
 from streamsvm.penalties import L2
+from streamsvm.rows import FARTHEST
 from streamsvm.solvers import SOLVERS, Asgd, OnlineSolver, Pegasos, Sgd, Sgdqn, Zhang
 from streamsvm.solvers.asgd import ALPHA, BETA, ROOT_ROWS
 from streamsvm.solvers.base import SCALE, SMALLEST_SCALE, Problem, T, make_bias
@@ -178,17 +179,16 @@ class SgdqnTwin:
 
     def learn(self, row: Row) -> None:
         loss, (l2,), bias = self.problem
-        score = self.dot(row) + self.b
-        slope = loss.slope(score, row.label)
+        slope = loss.slope(self.dot(row) + self.b, row.label)
         self.t += row.weight
         rate_b = self.eta0 / (self.growth() + self.extra_b)
         self.b *= 1.0 - row.weight * l2 * rate_b * bias.decay
-        norm2 = 0.0
-        for j, x in zip(row.indices.tolist(), row.values.tolist(), strict=True):
-            norm2 += x * x / (self.growth() + float(self.extra[j]))
         share = row.weight
-        if slope:
-            share *= loss.share(score, row.label, row.weight * (self.eta0 * norm2 + rate_b * bias.gain))
+        if loss.bend() > 0.0 and abs(slope) > loss.bend():
+            norm2 = 0.0
+            for j, x in zip(row.indices.tolist(), row.values.tolist(), strict=True):
+                norm2 += x * x / (self.growth() + float(self.extra[j]))
+            share = min(share, 1.0 / (loss.bend() * (self.eta0 * norm2 + rate_b * bias.gain)))
         self.v[row.indices] += self.real(-share * self.eta0 * slope) * row.values
         self.b -= share * rate_b * slope * bias.gain
         self.rows_since += 1
@@ -295,12 +295,12 @@ class SgdqnFormula:
 
     def learn(self, x: Vector, row: Row) -> None:
         loss, (l2,), bias = self.problem
-        score = float(self.w @ x) + self.b
-        slope = loss.slope(score, row.label)
+        slope = loss.slope(float(self.w @ x) + self.b, row.label)
         self.inverse += row.weight * l2
         self.inverse_b += row.weight * l2
-        reach = x @ (x / self.inverse) + bias.gain / self.inverse_b
-        share = row.weight * (loss.share(score, row.label, row.weight * reach) if slope else 1.0)
+        share = row.weight
+        if loss.bend() and abs(slope) > loss.bend():
+            share = min(share, 1.0 / (loss.bend() * (x @ (x / self.inverse) + bias.gain / self.inverse_b)))
         change, change_b = -share * slope * x / self.inverse, -share * slope * bias.gain / self.inverse_b
         self.w += change - row.weight * l2 / self.inverse * self.w
         self.b += change_b - row.weight * l2 / self.inverse_b * self.b * bias.decay
