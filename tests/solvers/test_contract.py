@@ -359,7 +359,8 @@ def test_a_new_solver_goes_on_to_the_last_bit(case: Case, make: Make, room: str)
         states.append(solver.state())
     assert solver.width == given.get("dim", 2187) and len(set(solver.vector.tolist())) > 60
     assert (bounds[-1] is None) == (case.name not in ("sgd", "pegasos"))
-    if case.name not in ("sgdqn", "adagrad", "ftrl") and PENALTIES[case.penalty].l2:
+    small = case.name == "folos" and "eta0" not in case.options  # steps that are chosen, and so hardly any shrinking
+    if case.name not in ("sgdqn", "adagrad", "ftrl") and PENALTIES[case.penalty].l2 and not small:
         assert written_out(make(**given)) > 55  # after several of the stops, also with a vector that is wide enough
     for stop in STOPS:
         state, resumed = copy.deepcopy(states[stop]), make(**given)
@@ -883,7 +884,8 @@ def test_a_chosen_step_size_beats_its_neighbours(name: str, loss: str, seed: int
     best = float(np.log2(chosen / guess))
     solver = make()
     allowed = 1.0 + solver.worse_by
-    others = [cost(power) for power in (*step_size.SCAN, best - 1.0, best + 1.0)]
+    below = [best - 1.0] if best > step_size.POWERS[0] else []
+    others = [cost(power) for power in (*step_size.SCAN, *below, best + 1.0)]
     assert cost(best) <= allowed * min(others) * (1.0 + 1e-12)
     assert (
         allowed == 1.0 or solver.doublings == 1 or cost(best + 1.0) > cost(best)
