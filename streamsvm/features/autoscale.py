@@ -97,7 +97,7 @@ def pairs_for(rows: int, pairs: int) -> Pairs:
 
 
 class AutoScaling:
-    """`decide` by the first rows, then `apply` to all; memory grows with the largest feature of another size."""
+    """`decide` by the first rows, then `apply` to all; memory goes by the features of the first rows alone."""
 
     kind = "auto"
 
