@@ -62,7 +62,6 @@ class Feed:
         self.map = map_of(self.wish, initial)
         self._fit_map()
         self._late_map = False  # whether it was made after the first step, so that solvers did not know its width
-        self._initial, self._memory = initial, memory
         self.scaling = self._new_scaling(initial, memory)
         self._held_back = HeldBack()
         self.class_weights: ClassWeights | None = None
@@ -499,7 +498,7 @@ class Feed:
             self.classes = ClassMap(growing=True)
         self.class_weights = self._new_class_weights()
         if isinstance(self.scaling, AutoScaling):
-            self.scaling = self._new_scaling(self._initial, self._memory)
+            self.scaling = self._new_auto_scaling(None)  # with an initial model all classes are known
             self._held_back = HeldBack()
         self.features = self.bytes = 0
         self.preparing = False

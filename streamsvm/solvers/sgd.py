@@ -122,14 +122,11 @@ def sgd_pass(batch, order, loss, schedule, l2, bias, provable, vector, scalars):
         slope = loss.slope(score, label)
         if slope != 0.0:
             if provable:
-                slope = capped_slope(slope, c * eta * (row_norm2(values, first, last) + bias.gain))
-            else:
-                slope = implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
-            step = c * eta * slope
-            if provable:
+                step = c * eta * capped_slope(slope, c * eta * (row_norm2(values, first, last) + bias.gain))
                 writes += 1.0
                 written += measured_axpy(vector, indices, values, first, last, -step / scale)
             else:
+                step = c * eta * implicit_slope(slope, c * eta, loss, score, label, values, first, last, bias.gain)
                 row_axpy(vector, indices, values, first, last, -step / scale)
             b -= step * bias.gain
             alphas -= step * label
